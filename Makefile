@@ -1,0 +1,54 @@
+# `make demo` and `make test` both work as the first command after a clone: they need python3, make and git.
+
+PYTHON ?= python3
+PYTEST_ARGS ?=
+
+BIN := .venv/bin
+PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_BUILD_CONSTRAINT=constraints.txt PIP_CONSTRAINT=constraints.txt \
+       $(BIN)/pip install -qq -c constraints.txt
+SAY := @printf '\033[1m==> %s\033[0m\n'
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test lint bench format clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
+
+demo: .venv/.installed  ## run the demonstration
+	@$(BIN)/python examples/demo.py
+
+test: lint  ## lint, then run the tests, the doctests and the README (PYTEST_ARGS="-k kernels -n 2")
+	$(SAY) pytest
+	@$(BIN)/python -m pytest -q $(PYTEST_ARGS)
+
+lint: .venv/.installed  ## check style, types and the direction of imports
+	$(SAY) ruff
+	@$(BIN)/ruff check --quiet
+	@$(BIN)/ruff format --check --quiet || { echo 'unformatted files: run make format'; exit 1; }
+	$(SAY) mypy
+	@$(BIN)/mypy
+	$(SAY) import-linter
+	@$(BIN)/lint-imports --no-logo
+
+bench: .venv/.installed-bench  ## compare speed and accuracy with other libraries
+	@$(BIN)/python -m benchmarks
+
+format: .venv/.installed  ## fix what ruff can fix, and format
+	@$(BIN)/ruff check --fix --quiet || true
+	@$(BIN)/ruff format
+
+clean:  ## remove the environment, the caches and what was built
+	@rm -rf .venv build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/.installed: pyproject.toml constraints.txt
+	$(SAY) 'creating .venv (once; a minute or two)'
+	@$(PYTHON) -m venv .venv
+	@$(PIP) -e '.[dev,report]'
+	@touch $@
+
+.venv/.installed-bench: .venv/.installed
+	$(SAY) 'installing what the benchmarks need'
+	@$(PIP) -e '.[bench]'
+	@touch $@

@@ -1,0 +1,52 @@
+"""mercer: kernel machines on data of any size.
+
+Public names are loaded when they are first used, so that importing the package is quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mercer import basis, datasets, kernels
+    from mercer.estimators.exact import ExactClassifier, ExactRegressor
+    from mercer.estimators.nystrom import NystromClassifier, NystromRegressor
+    from mercer.expansion import KernelExpansion
+
+_HOMES = {
+    "ExactClassifier": "mercer.estimators.exact",
+    "ExactRegressor": "mercer.estimators.exact",
+    "KernelExpansion": "mercer.expansion",
+    "NystromClassifier": "mercer.estimators.nystrom",
+    "NystromRegressor": "mercer.estimators.nystrom",
+}
+_MODULES = ("basis", "datasets", "kernels")
+
+__all__ = [
+    "ExactClassifier",
+    "ExactRegressor",
+    "KernelExpansion",
+    "NystromClassifier",
+    "NystromRegressor",
+    "basis",
+    "datasets",
+    "kernels",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("mercer")
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    if name in _MODULES:
+        return import_module(f"mercer.{name}")
+    msg = f"module 'mercer' has no attribute {name!r}"
+    raise AttributeError(msg)
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

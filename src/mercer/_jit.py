@@ -1,0 +1,69 @@
+"""The one door to Numba.
+
+Functions decorated here are compiled on their first call, never at import, without the GIL, and the machine code is
+kept on disk where a cache directory can be written.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numba
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic, overload
+
+__all__ = ["bits_to_float", "float_to_bits", "inlined", "jit", "jit_sum", "overload"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_FLOAT_BITS = {
+    types.float64: (types.int64, ir.DoubleType(), ir.IntType(64)),
+    types.float32: (types.int32, ir.FloatType(), ir.IntType(32)),
+}
+
+
+def _compile(function: Function, *, fastmath: set[str], **options: Any) -> Function:
+    try:
+        compiled = numba.njit(function, nogil=True, fastmath=fastmath, cache=True, **options)
+    except RuntimeError:  # no directory for the cache can be written: compile in every process
+        compiled = numba.njit(function, nogil=True, fastmath=fastmath, **options)
+    return cast(Function, compiled)
+
+
+def jit(function: Function) -> Function:
+    """Compile for the CPU; multiply-add may contract, nothing else may change the order of operations."""
+    return _compile(function, fastmath={"contract"})
+
+
+def jit_sum(function: Function) -> Function:
+    """Compile a function that sums: sums may be reordered, so that they vectorise."""
+    return _compile(function, fastmath={"contract", "reassoc", "nsz"})
+
+
+def inlined(function: Function) -> Function:
+    """Compile a scalar function that vanishes into the loop that calls it."""
+    compiled = numba.njit(function, nogil=True, fastmath={"contract"}, inline="always")
+    return cast(Function, compiled)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def float_to_bits(_context: Any, number: Any) -> Any:
+    """Reinterpret a float as the integer with the same bits."""
+    integer, _, llvm_integer = _FLOAT_BITS[number]
+
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], llvm_integer)
+
+    return integer(number), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def bits_to_float(_context: Any, bits: Any) -> Any:
+    """Reinterpret an integer as the float with the same bits."""
+    number = types.float64 if bits.bitwidth == 64 else types.float32  # noqa: PLR2004  two widths exist
+    llvm_float = _FLOAT_BITS[number][1]
+
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], llvm_float)
+
+    return number(bits), generate

@@ -1,0 +1,56 @@
+"""From an estimator's ``basis`` argument to points."""
+
+from typing import Any
+
+import numpy as np
+
+from mercer._typing import FloatArray
+from mercer.basis.base import Basis, BasisStrategy
+from mercer.basis.uniform import Uniform
+from mercer.engine import Rows, Threads
+from mercer.kernels import Kernel
+
+__all__ = ["BASIS_NAMES", "choose_basis"]
+
+_NAMED: dict[str, type[BasisStrategy]] = {"uniform": Uniform}
+BASIS_NAMES = tuple(_NAMED)
+
+
+def choose_basis(
+    basis: Any,
+    rows: Rows,
+    targets: FloatArray,
+    kernel: Kernel,
+    n_basis: int,
+    *,
+    weights: FloatArray | None,
+    random_state: np.random.RandomState,
+    executor: Threads,
+) -> Basis:
+    """Return the points for a strategy's name, a strategy, or an array of points."""
+    if isinstance(basis, str) and basis in _NAMED:
+        basis = _NAMED[basis]()
+    if isinstance(basis, BasisStrategy):
+        return basis.select(
+            rows, targets, kernel, n_basis, weights=weights, random_state=random_state, executor=executor
+        )
+    if isinstance(basis, str) or basis is None:
+        names = ", ".join(repr(name) for name in BASIS_NAMES)
+        msg = f"basis must be one of {names}, a strategy of mercer.basis, or an array of points; got {basis!r}."
+        raise ValueError(msg)
+    return Basis(points=_checked_points(basis, rows.n_features))
+
+
+def _checked_points(basis: Any, n_features: int) -> FloatArray:
+    try:
+        points = np.array(basis, dtype=np.float64, order="C")
+    except (TypeError, ValueError) as error:
+        msg = f"basis, given as an array, must hold numbers: {error}"
+        raise ValueError(msg) from error
+    if points.ndim != 2 or points.shape[0] == 0 or points.shape[1] != n_features:  # noqa: PLR2004
+        msg = f"basis, given as an array, must have shape (points, {n_features}) with at least one point; got {points.shape}."
+        raise ValueError(msg)
+    if not np.all(np.isfinite(points)):
+        msg = "basis, given as an array, contains NaN or infinity."
+        raise ValueError(msg)
+    return points

@@ -1,0 +1,50 @@
+"""Rows drawn at random, all alike."""
+
+import numpy as np
+from sklearn.utils.random import sample_without_replacement
+
+from mercer._typing import FloatArray
+from mercer.basis.base import Basis, BasisStrategy
+from mercer.engine import Rows, Threads
+from mercer.kernels import Kernel
+
+__all__ = ["Uniform"]
+
+
+class Uniform(BasisStrategy):
+    """Draw rows without replacement, each as likely as any other.
+
+    Reads only the rows it draws; all rows, in their order, if there are no more than ``n_basis``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mercer import NystromRegressor
+    >>> from mercer.basis import Uniform
+    >>> X = np.linspace(0, 6, 1000)[:, np.newaxis]
+    >>> model = NystromRegressor(basis=Uniform(), n_basis=20, random_state=0).fit(X, np.sin(X[:, 0]))
+    >>> model.basis_.shape
+    (20, 1)
+    """
+
+    def select(
+        self,
+        rows: Rows,
+        targets: FloatArray,  # noqa: ARG002
+        kernel: Kernel,  # noqa: ARG002
+        n_basis: int,
+        *,
+        weights: FloatArray | None,
+        random_state: np.random.RandomState,
+        executor: Threads,  # noqa: ARG002
+    ) -> Basis:
+        """Choose ``n_basis`` rows at random, or all."""
+        candidates = None if weights is None or np.all(weights > 0) else np.flatnonzero(weights)
+        population = rows.n_rows if candidates is None else len(candidates)
+        if population <= n_basis:
+            index = np.arange(population)
+        else:
+            index = np.sort(sample_without_replacement(population, n_basis, random_state=random_state))
+        if candidates is not None:
+            index = candidates[index]
+        return Basis(points=rows.take(index).astype(np.float64), index=index)

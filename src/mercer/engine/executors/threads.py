@@ -1,0 +1,145 @@
+"""A pool of threads, each with BLAS held to its share of the cores."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, TypeVar
+
+import joblib
+import numpy as np
+from joblib.parallel import get_active_backend
+from threadpoolctl import ThreadpoolController
+
+from mercer.engine.progress import Progress
+
+__all__ = ["Threads", "blas_threads"]
+
+Result = TypeVar("Result")
+Tick = Callable[[int], None]
+Task = Callable[[int, int, Tick], Result]
+
+
+class Threads:
+    """Run a task on spans of rows, one contiguous span per worker.
+
+    Spans depend on the number of rows and workers only, and results come in their order: sums do not depend on timing.
+
+    Parameters
+    ----------
+    n_jobs : int or None, default=None
+        Number of threads; None takes what joblib's ``parallel_config`` says, else as many as BLAS may use; -1 all cores.
+    verbose : int, default=0
+        1 shows progress.
+    """
+
+    def __init__(self, n_jobs: int | None = None, *, verbose: int = 0) -> None:
+        self.n_jobs = effective_jobs(n_jobs)
+        self.verbose = verbose
+
+    def run(
+        self, task: Task[Result], n_rows: int, *, tile: int, workers: int | None = None, name: str = "rows"
+    ) -> list[Result]:
+        """Call ``task(start, stop, tick)`` for each span and return the results in order.
+
+        The task calls ``tick(rows)`` after each tile: it counts progress, and stops the work when another worker has
+        failed or the user has pressed Ctrl-C.
+        """
+        progress = Progress(name, n_rows) if self.verbose else None
+        n_tiles = -(-n_rows // tile) if n_rows else 0
+        workers = max(1, min(workers or self.n_jobs, n_tiles))
+        if n_tiles <= 1:  # too small to be worth a thread or a change of BLAS
+            return [task(0, n_rows, progress.advance if progress else _no_tick)]
+        bounds = np.linspace(0, n_tiles, workers + 1).round().astype(int) * tile
+        spans = [(int(a), min(int(b), n_rows)) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+        with blas_threads(max(1, self.n_jobs // workers)):
+            return _run_spans(task, spans, progress)
+
+
+def _run_spans(task: Task[Result], spans: list[tuple[int, int]], progress: Progress | None) -> list[Result]:
+    stop = threading.Event()
+
+    def tick(rows: int) -> None:
+        if stop.is_set():
+            raise _StoppedError
+        if progress is not None:
+            progress.advance(rows)
+
+    def guarded(start: int, end: int) -> Result:
+        try:
+            return task(start, end, tick)
+        except BaseException:
+            stop.set()
+            raise
+
+    if len(spans) == 1:
+        return [guarded(*spans[0])]
+    with ThreadPoolExecutor(len(spans), thread_name_prefix="mercer") as pool:
+        futures = [pool.submit(guarded, start, end) for start, end in spans]
+        try:
+            wait(futures)
+        except BaseException:  # Ctrl-C arrives in the waiting thread
+            stop.set()
+            raise
+    failures = [error for future in futures if (error := future.exception()) is not None]
+    for error in sorted(failures, key=lambda error: isinstance(error, _StoppedError)):
+        raise error
+    return [future.result() for future in futures]
+
+
+class _StoppedError(Exception):
+    """Another worker has failed; this one stops."""
+
+
+def _no_tick(rows: int) -> None:
+    """Count nothing."""
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    import scipy.linalg  # noqa: F401  loads SciPy's own BLAS, lest the controller miss it
+
+    return ThreadpoolController()
+
+
+def effective_jobs(n_jobs: int | None) -> int:
+    """Number of threads for ``n_jobs``, by scikit-learn's conventions but for None; see ``Threads``."""
+    if n_jobs is None:
+        _, configured = get_active_backend()
+        if configured not in (None, 1):
+            return int(joblib.effective_n_jobs(configured))
+        pools = [pool["num_threads"] for pool in _controller().select(user_api="blas").info()]
+        return max(pools, default=joblib.cpu_count())
+    if n_jobs == 0:
+        msg = "n_jobs must not be 0: None for the default, -1 for all cores, or a number of threads."
+        raise ValueError(msg)
+    return max(1, n_jobs if n_jobs > 0 else joblib.cpu_count() + 1 + n_jobs)
+
+
+_lock = threading.Lock()
+_holders = 0
+_limiter: Any = None
+
+
+@contextmanager
+def blas_threads(number: int) -> Iterator[None]:
+    """Hold BLAS to a number of threads per calling thread, and restore what was set before.
+
+    BLAS has one setting per process: when several fits run at once, the first sets it and the last restores it.
+    """
+    global _holders, _limiter  # noqa: PLW0603  it mirrors a global of the process
+    with _lock:
+        if _holders == 0:
+            _limiter = _controller().limit(limits=number, user_api="blas")
+            _limiter.__enter__()
+        _holders += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _holders -= 1
+            if _holders == 0:
+                _limiter.__exit__(None, None, None)

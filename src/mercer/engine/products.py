@@ -1,0 +1,145 @@
+"""Products with kernel matrices that are never stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from mercer._typing import FloatArray
+from mercer.engine.executors.threads import Threads
+from mercer.engine.features import Features
+from mercer.engine.rows import Rows
+from mercer.engine.tiles import tile_rows
+from mercer.engine.walk import map_rows, reduce_rows
+from mercer.kernels import Kernel, Section
+
+__all__ = ["gram_times", "kernel_diagonal", "kernel_matrix", "kernel_times", "transposed_times"]
+
+# Widest tile: beyond it the points are walked in chunks, so that a tile of many points keeps a good shape in the cache.
+_CHUNK = 1024
+
+
+@dataclass
+class _Sum:
+    """An array that adds up."""
+
+    value: FloatArray
+
+    def merge_in_place(self, other: Self) -> None:
+        self.value += other.value
+
+
+def kernel_times(
+    rows: Rows, kernel: Kernel, points: FloatArray, vectors: FloatArray, *, executor: Threads, dtype: Any = np.float64
+) -> FloatArray:
+    """K_nm v: kernel values between rows and points times vectors (m, p); returns float64 (n, p)."""
+    chunks = _chunks(kernel, points, dtype)
+    tile = _chunk_tile(points, dtype, executor)
+    vectors = np.asarray(vectors, dtype=dtype)
+    result = np.zeros((rows.n_rows, vectors.shape[1]))
+
+    def prepare() -> Callable[[FloatArray, int, int], None]:
+        buffers = _buffers(chunks, tile)
+
+        def function(block: FloatArray, start: int, stop: int) -> None:
+            for (first, section), buffer in zip(chunks, buffers, strict=True):
+                values = section.tile(block, buffer[: stop - start])
+                result[start:stop] += values @ vectors[first : first + section.n_points]
+
+        return function
+
+    map_rows(rows, executor, tile=tile, prepare=prepare, name="kernel times vectors")
+    return result
+
+
+def transposed_times(
+    rows: Rows, kernel: Kernel, points: FloatArray, vectors: FloatArray, *, executor: Threads
+) -> FloatArray:
+    """K_mn u: kernel values between points and rows times vectors (n, p); returns (m, p)."""
+    chunks = _chunks(kernel, points, np.float64)
+    tile = _chunk_tile(points, np.float64, executor)
+
+    def prepare() -> tuple[_Sum, Callable[[FloatArray, int, int], None]]:
+        partial, buffers = _Sum(np.zeros((len(points), vectors.shape[1]))), _buffers(chunks, tile)
+
+        def add(block: FloatArray, start: int, stop: int) -> None:
+            for (first, section), buffer in zip(chunks, buffers, strict=True):
+                values = section.tile(block, buffer[: stop - start])
+                partial.value[first : first + section.n_points] += values.T @ vectors[start:stop]
+
+        return partial, add
+
+    workers = executor.n_jobs
+    return reduce_rows(rows, executor, tile=tile, workers=workers, prepare=prepare, name="kernel transposed").value
+
+
+def gram_times(
+    rows: Rows, features: Features, vectors: FloatArray, *, weights: FloatArray | None = None, executor: Threads
+) -> FloatArray:
+    """K_mn W (K_nm v) in one pass, each tile computed once; returns (m, p)."""
+    tile = tile_rows(features.n_features, workers=executor.n_jobs)
+    features.prepare()
+
+    def prepare() -> tuple[_Sum, Callable[[FloatArray, int, int], None]]:
+        partial = _Sum(np.zeros((features.n_features, vectors.shape[1])))
+        buffer = np.empty((tile, features.n_features))
+
+        def add(block: FloatArray, start: int, stop: int) -> None:
+            phi = features.tile(block, buffer[: stop - start])
+            product = phi @ vectors
+            if weights is not None:
+                product *= weights[start:stop, np.newaxis]
+            partial.value += phi.T @ product
+
+        return partial, add
+
+    workers = executor.n_jobs
+    return reduce_rows(rows, executor, tile=tile, workers=workers, prepare=prepare, name="normal product").value
+
+
+def kernel_matrix(rows: Rows, kernel: Kernel, points: FloatArray, *, executor: Threads) -> FloatArray:
+    """K_nm itself, float64, for those who need it stored."""
+    section = kernel.bind(points)
+    result = np.empty((rows.n_rows, len(points)))
+
+    def prepare() -> Callable[[FloatArray, int, int], None]:
+        def function(block: FloatArray, start: int, stop: int) -> None:
+            section.tile(block, result[start:stop])
+
+        return function
+
+    map_rows(rows, executor, tile=tile_rows(len(points)), prepare=prepare, name="kernel matrix")
+    return result
+
+
+def kernel_diagonal(rows: Rows, kernel: Kernel, *, executor: Threads) -> FloatArray:
+    """k(x, x) of every row, shape (n,)."""
+    result = np.empty(rows.n_rows)
+
+    def prepare() -> Callable[[FloatArray, int, int], None]:
+        def function(block: FloatArray, start: int, stop: int) -> None:
+            result[start:stop] = kernel.diagonal(block)
+
+        return function
+
+    map_rows(rows, executor, tile=tile_rows(rows.n_features), prepare=prepare, name="diagonal")
+    return result
+
+
+def _chunks(kernel: Kernel, points: FloatArray, dtype: Any) -> list[tuple[int, Section]]:
+    starts = range(0, len(points), _CHUNK)
+    return [(start, kernel.bind(points[start : start + _CHUNK], dtype)) for start in starts]
+
+
+def _chunk_tile(points: FloatArray, dtype: Any, executor: Threads) -> int:
+    width = min(len(points), _CHUNK)
+    return tile_rows(width, itemsize=np.dtype(dtype).itemsize, workers=executor.n_jobs)
+
+
+def _buffers(chunks: list[tuple[int, Section]], tile: int) -> list[FloatArray]:
+    # One memory for all chunks: only the last may be narrower.
+    widest = np.empty(tile * max((section.n_points for _, section in chunks), default=0), dtype=chunks[0][1].dtype)
+    return [widest[: tile * section.n_points].reshape(tile, section.n_points) for _, section in chunks]

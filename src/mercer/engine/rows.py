@@ -1,0 +1,81 @@
+"""Where rows live. The engine reads them a tile at a time; nobody else reads them at all."""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+
+from mercer._typing import AnyArray, FloatArray, IntArray
+
+__all__ = ["ArrayRows", "Rows", "as_rows"]
+
+
+class Rows(ABC):
+    """A source of rows, perhaps larger than memory.
+
+    A new kind of source (a file format, a cluster) is a subclass with two methods.
+
+    Attributes
+    ----------
+    n_rows, n_features : int
+    dtype : numpy.dtype
+        Type of the tiles, float32 or float64.
+    """
+
+    n_rows: int
+    n_features: int
+    dtype: np.dtype[Any]
+
+    @abstractmethod
+    def read(self, start: int, stop: int) -> FloatArray:
+        """Rows start..stop, as a C-contiguous array of ``dtype``, checked for NaN and infinity."""
+
+    @abstractmethod
+    def take(self, indices: IntArray) -> FloatArray:
+        """The given rows, for a sample or a basis: memory grows with their number."""
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return self.n_rows
+
+
+class ArrayRows(Rows):
+    """Rows of an array or a memory map of any numeric dtype and order; each tile is converted when it is read.
+
+    Parameters
+    ----------
+    array : array (n, d)
+    checked : bool, default=False
+        Whether the values are known to be finite.
+    """
+
+    def __init__(self, array: AnyArray, *, checked: bool = False) -> None:
+        self._array, self._checked = array, checked
+        self.n_rows, self.n_features = array.shape
+        self.dtype = np.dtype(np.float32 if array.dtype == np.float32 else np.float64)
+
+    def read(self, start: int, stop: int) -> FloatArray:
+        """Rows start..stop, a view where dtype and order allow it."""
+        return self._finite(np.ascontiguousarray(self._array[start:stop], dtype=self.dtype), start)
+
+    def take(self, indices: IntArray) -> FloatArray:
+        """Return a copy of the given rows."""
+        return self._finite(np.ascontiguousarray(self._array[indices], dtype=self.dtype), None)
+
+    def _finite(self, tile: FloatArray, start: int | None) -> FloatArray:
+        if not self._checked and not np.all(np.isfinite(tile)):
+            where = "" if start is None else f" (rows {start} to {start + len(tile) - 1})"
+            msg = f"Input X contains NaN or infinity{where}."
+            raise ValueError(msg)
+        return tile
+
+
+def as_rows(table: Any) -> Rows:
+    """Return the argument if it is a source of rows, else a source for it as an array."""
+    if isinstance(table, Rows):
+        return table
+    array = np.asarray(table)
+    if array.ndim != 2:  # noqa: PLR2004
+        msg = f"rows must form a two-dimensional array, got {array.ndim} dimension(s)."
+        raise ValueError(msg)
+    return ArrayRows(array)

@@ -1,0 +1,160 @@
+r"""What a least-squares fit on a basis needs from the data: sums that add up.
+
+All of it is one symmetric matrix, the sum over rows of :math:`\omega\,[\phi, y, 1][\phi, y, 1]^\top`, with :math:`\phi`
+the features of a row, :math:`y` its targets and :math:`\omega` its weight. The constant carries what an intercept needs.
+
+==============  ==========================  ==============
+block           sum over rows               shape
+==============  ==========================  ==============
+``gram``        Σ ω φ φᵀ                    (m, m)
+``cross``       Σ ω φ [y, 1]ᵀ               (m, p+1)
+``moments``     Σ ω [y, 1] [y, 1]ᵀ          (p+1, p+1)
+==============  ==========================  ==============
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mercer._typing import FloatArray
+from mercer.engine.executors.threads import Threads
+from mercer.engine.features import Features
+from mercer.engine.rows import Rows
+from mercer.engine.tiles import accumulator_workers, tile_rows
+from mercer.engine.walk import reduce_rows
+from mercer.solvers.blas import add_gram, mirror, whiten
+
+__all__ = ["NormalStatistics", "normal_statistics"]
+
+# Each tile makes a pass over the m × m accumulator: with 256 rows and more that pass is small beside the product.
+_FEWEST_ROWS = 256
+
+
+@dataclass
+class NormalStatistics:
+    """Sums over rows, which can be added, subtracted and scaled.
+
+    Attributes
+    ----------
+    sums : array (m+p+1, m+p+1)
+        The symmetric matrix of the module's description.
+    n_features : int
+        m.
+    n_rows : int
+        How many rows were summed, whatever their weight.
+    """
+
+    sums: FloatArray
+    n_features: int
+    n_rows: int
+
+    @classmethod
+    def zeros(cls, n_features: int, n_outputs: int) -> NormalStatistics:
+        """Statistics of no rows."""
+        size = n_features + n_outputs + 1
+        return cls(sums=np.zeros((size, size)), n_features=n_features, n_rows=0)
+
+    @property
+    def gram(self) -> FloatArray:
+        """Σ ω φ φᵀ, shape (m, m)."""
+        return self.sums[: self.n_features, : self.n_features]
+
+    @property
+    def cross(self) -> FloatArray:
+        """Σ ω φ [y, 1]ᵀ, shape (m, p+1)."""
+        return self.sums[: self.n_features, self.n_features :]
+
+    @property
+    def moments(self) -> FloatArray:
+        """Σ ω [y, 1] [y, 1]ᵀ, shape (p+1, p+1)."""
+        return self.sums[self.n_features :, self.n_features :]
+
+    @property
+    def total_weight(self) -> float:
+        """Σ ω."""
+        return float(self.sums[-1, -1])
+
+    def __add__(self, other: NormalStatistics) -> NormalStatistics:
+        """Statistics of both sets of rows."""
+        self._check_shape(other)
+        return NormalStatistics(self.sums + other.sums, self.n_features, self.n_rows + other.n_rows)
+
+    def __sub__(self, other: NormalStatistics) -> NormalStatistics:
+        """Statistics of the rows of self without those of other."""
+        self._check_shape(other)
+        return NormalStatistics(self.sums - other.sums, self.n_features, self.n_rows - other.n_rows)
+
+    def __mul__(self, factor: float) -> NormalStatistics:
+        """Statistics with all weights multiplied; the number of rows stays."""
+        return NormalStatistics(factor * self.sums, self.n_features, self.n_rows)
+
+    __rmul__ = __mul__
+
+    def merge_in_place(self, other: NormalStatistics) -> None:
+        """Add the other's sums to one's own."""
+        self._check_shape(other)
+        self.sums += other.sums
+        self.n_rows += other.n_rows
+
+    def whitened(self, lower: FloatArray) -> NormalStatistics:
+        """Statistics of the features L⁻¹φ, from those of φ."""
+        sums = self.sums.copy()
+        whiten(sums[:, : self.n_features], lower)  # S L⁻ᵀ
+        sums = np.ascontiguousarray(sums.T)
+        whiten(sums[:, : self.n_features], lower)  # (L⁻¹ S) L⁻ᵀ
+        mirror(sums)
+        return NormalStatistics(sums, self.n_features, self.n_rows)
+
+    def _check_shape(self, other: NormalStatistics) -> None:
+        if (self.sums.shape, self.n_features) != (other.sums.shape, other.n_features):
+            msg = f"statistics of {self.n_features} and {other.n_features} features, or of different outputs, do not add."
+            raise ValueError(msg)
+
+
+def normal_statistics(
+    rows: Rows,
+    targets: FloatArray,
+    features: Features,
+    *,
+    weights: FloatArray | None = None,
+    executor: Threads,
+) -> NormalStatistics:
+    """Sum the statistics of all rows in one pass.
+
+    Cost: n·m² multiply-adds and n·m kernel values; one accumulator of m × m per worker and a tile each, nothing n × m.
+
+    Parameters
+    ----------
+    rows : Rows (n, d)
+    targets : array (n, p)
+    features : Features
+    weights : array (n,) or None
+    executor : Threads
+    """
+    size, n_outputs = features.n_features, targets.shape[1]
+    features = replace(features, spare=n_outputs + 1)
+    features.prepare()
+    workers = accumulator_workers(executor.n_jobs, 8 * features.width**2)
+    tile = tile_rows(features.width, workers=workers, fewest=_FEWEST_ROWS)
+
+    def prepare() -> tuple[NormalStatistics, Callable[[FloatArray, int, int], None]]:
+        partial = NormalStatistics.zeros(size, n_outputs)
+        buffer = np.empty((tile, features.width))
+
+        def add(block: FloatArray, start: int, stop: int) -> None:
+            augmented = features.tile(block, buffer[: stop - start])  # [φ, y, 1]
+            augmented[:, size:-1] = targets[start:stop]
+            augmented[:, -1] = 1.0
+            if weights is not None:
+                augmented *= np.sqrt(weights[start:stop, np.newaxis])
+            add_gram(partial.sums, augmented)
+            partial.n_rows += stop - start
+
+        return partial, add
+
+    total = reduce_rows(rows, executor, tile=tile, workers=workers, prepare=prepare, name="statistics")
+    mirror(total.sums)
+    return total

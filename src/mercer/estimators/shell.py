@@ -1,0 +1,90 @@
+"""What the estimators' shells share: from arguments to rows, targets, kernels and threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.utils.random import sample_without_replacement
+
+from mercer._typing import FloatArray
+from mercer._validation import check_random_state, check_sample_weight, check_table, check_targets
+from mercer.engine import ArrayRows, Rows, Threads
+from mercer.kernels import Kernel, as_kernel
+
+__all__ = ["Data", "all_or_nothing", "encode_targets", "make_threads", "read_data", "read_rows", "resolve_kernel"]
+
+_MEDIAN_SAMPLE = 1000  # rows from which data-dependent kernel parameters are found
+
+# From y to one column per output, float64: regression targets as they are, labels as ±1.
+Encode = Callable[[Any, int], FloatArray]
+
+
+@dataclass(frozen=True)
+class Data:
+    """What a fit works on."""
+
+    rows: Rows
+    targets: FloatArray  # (n, p)
+    weights: FloatArray | None  # (n,)
+
+
+@contextmanager
+def all_or_nothing(estimator: Any) -> Iterator[None]:
+    """Leave the estimator as it was if the work inside fails or is interrupted."""
+    state = dict(vars(estimator))
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(state)
+        raise
+
+
+def read_data(estimator: Any, X: Any, y: Any, sample_weight: Any, *, encode: Encode, reset: bool) -> Data:
+    """Check the arguments of ``fit`` and its kin."""
+    rows = read_rows(estimator, X, reset=reset)
+    targets = encode(y, rows.n_rows)
+    return Data(rows, targets, check_sample_weight(sample_weight, n_rows=rows.n_rows))
+
+
+def read_rows(estimator: Any, X: Any, *, reset: bool) -> Rows:
+    """Check rows given as an array, a data frame or a source of rows; remember (``reset``) or compare their width."""
+    if not isinstance(X, Rows):
+        return ArrayRows(check_table(estimator, X, reset=reset), checked=not isinstance(X, np.memmap))
+    if reset:
+        estimator.n_features_in_ = X.n_features
+    elif X.n_features != estimator.n_features_in_:
+        msg = (
+            f"X has {X.n_features} features, but {type(estimator).__name__} is expecting "
+            f"{estimator.n_features_in_} features as input."
+        )
+        raise ValueError(msg)
+    return X
+
+
+def make_threads(estimator: Any) -> Threads:
+    """Make the executor that ``n_jobs`` and ``verbose`` ask for."""
+    return Threads(estimator.n_jobs, verbose=estimator.verbose)
+
+
+def resolve_kernel(kernel: Any, data: Data, random_state: Any) -> Kernel:
+    """Return the kernel with all parameters as numbers, found on a sample of the rows where they depend on data."""
+    n_rows = data.rows.n_rows
+    positive = np.arange(n_rows) if data.weights is None else np.flatnonzero(data.weights)
+    if len(positive) > _MEDIAN_SAMPLE:
+        chosen = sample_without_replacement(
+            len(positive), _MEDIAN_SAMPLE, random_state=check_random_state(random_state)
+        )
+        positive = positive[np.sort(chosen)]
+    weights = None if data.weights is None else data.weights[positive]
+    return as_kernel(kernel).resolve(data.rows.take(positive), weights)
+
+
+def encode_targets(y: Any, n_rows: int) -> FloatArray:
+    """Regression targets as columns, shape (n, p)."""
+    targets = check_targets(y, n_rows=n_rows)
+    return targets[:, np.newaxis] if targets.ndim == 1 else targets

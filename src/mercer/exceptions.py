@@ -1,0 +1,13 @@
+"""Errors and warnings of mercer's own."""
+
+import numpy as np
+
+__all__ = ["JitterWarning", "NotPositiveDefiniteError"]
+
+
+class NotPositiveDefiniteError(np.linalg.LinAlgError):
+    """A matrix that must be positive definite is not; the message names it and the remedy."""
+
+
+class JitterWarning(UserWarning):
+    """A kernel matrix was singular to rounding; a tiny multiple of the identity was added and is reported."""

@@ -1,0 +1,195 @@
+r"""The one model object.
+
+Every regression and classification model ends as a kernel expansion, :math:`f(x) = \sum_i w_i k(x, z_i) + b`. They differ
+in how the points are chosen and in which linear system gives the coefficients; what is done with a model afterwards
+(evaluation, error bars, gradients, compression, storage) is written once, for this object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from mercer._typing import FloatArray
+from mercer.engine import Features, Rows, Threads, as_rows, kernel_times, map_rows, tile_rows
+from mercer.kernels import Kernel, Precomputed
+
+__all__ = ["KernelExpansion", "Variance"]
+
+# float32 is used only where the coefficients cannot blow its rounding up beyond this share of the function's size.
+_FLOAT32_ERROR = 1e-4
+
+
+@dataclass(frozen=True)
+class Variance:
+    r"""Error bars of an expansion.
+
+    With :math:`v = L^{-1}k_m(x)`,
+
+    .. math:: \operatorname{var} f(x) = k(x,x) - |v|^2 + |Rv - c|^2 + \text{constant}.
+
+    The last terms are what the data leave unknown on the basis, and what an intercept adds; without ``prior`` the first
+    two, the variance of what the basis cannot represent, are left out.
+
+    Attributes
+    ----------
+    lower : array (m, m)
+        L, Fortran-contiguous; only its lower triangle is read.
+    root : array (q, m) or None
+        R.
+    offset : array (q,) or None
+        c.
+    constant : float
+    prior : bool
+    """
+
+    lower: FloatArray
+    root: FloatArray | None = None
+    offset: FloatArray | None = None
+    constant: float = 0.0
+    prior: bool = True
+
+    def residual(self, whitened: FloatArray) -> FloatArray:
+        """Rv - c of each row of whitened features, shape (T, q)."""
+        if self.root is None:
+            return np.zeros((len(whitened), 0))
+        projected = whitened @ self.root.T
+        return projected if self.offset is None else projected - self.offset
+
+
+@dataclass(frozen=True)
+class KernelExpansion:
+    """f(x) = Σ w_i k(x, z_i) + b, with one or several outputs.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    points : array (m, d)
+    coefficients : array (m, p)
+    intercept : array (p,)
+    variance : Variance or None
+        What the predictive variance needs, where the method gives one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mercer.expansion import KernelExpansion
+    >>> from mercer.kernels import Gaussian
+    >>> bump = KernelExpansion(Gaussian(), np.zeros((1, 2)), np.ones((1, 1)), np.zeros(1))
+    >>> bump.evaluate(np.array([[0.0, 0.0], [1.0, 0.0]])).round(4)
+    array([[1.    ],
+           [0.6065]])
+    """
+
+    kernel: Kernel
+    points: FloatArray
+    coefficients: FloatArray
+    intercept: FloatArray
+    variance: Variance | None = None
+
+    def evaluate(self, X: Any, *, executor: Threads | None = None) -> FloatArray:
+        """Values at the rows of X, shape (n, p), in float32 for float32 rows.
+
+        Cost: n·m kernel values; memory of a tile per thread. float32 rows are computed in float32 where that is safe: where
+        large coefficients of alternating sign would magnify its rounding, float64 is used inside.
+        """
+        rows, executor = as_rows(X), executor or Threads()
+        single = rows.dtype == np.float32 and self._float32_is_safe
+        dtype = np.float32 if single else np.float64
+        values = kernel_times(rows, self.kernel, self.points, self.coefficients, executor=executor, dtype=dtype)
+        values += self.intercept
+        return values.astype(rows.dtype, copy=False)
+
+    def variances(self, X: Any, *, executor: Threads | None = None) -> FloatArray:
+        """Predictive variance of the function (without noise) at the rows of X, shape (n,), float64.
+
+        Cost: m² operations per row.
+        """
+        variance, rows = self._need_variance(), as_rows(X)
+        result = np.empty(rows.n_rows)
+
+        def fill(block: FloatArray, whitened: FloatArray, start: int, stop: int) -> None:
+            residual = variance.residual(whitened)
+            total = np.einsum("ij,ij->i", residual, residual) + variance.constant
+            if variance.prior:
+                total += self.kernel.diagonal(block) - np.einsum("ij,ij->i", whitened, whitened)
+            result[start:stop] = total
+
+        self._walk(rows, variance, fill, executor or Threads())
+        return np.maximum(result, 0.0)  # a variance of zero may come out negative by rounding
+
+    def covariance(self, X: Any, *, executor: Threads | None = None) -> FloatArray:
+        """Predictive covariance between all rows of X, shape (n, n), float64; it also stores n·m numbers."""
+        variance, rows = self._need_variance(), as_rows(X)
+        whitened = np.empty((rows.n_rows, len(self.points)))
+
+        def fill(_block: FloatArray, tile: FloatArray, start: int, stop: int) -> None:
+            whitened[start:stop] = tile
+
+        self._walk(rows, variance, fill, executor or Threads())
+        residual = variance.residual(whitened)
+        result = residual @ residual.T + variance.constant
+        if variance.prior:
+            everything = rows.read(0, rows.n_rows).astype(np.float64)
+            result += self.kernel(everything) - whitened @ whitened.T
+        return np.asarray((result + result.T) / 2)
+
+    def gradient(self, X: Any, *, executor: Threads | None = None) -> FloatArray:
+        """Gradient with respect to the input at the rows of X, shape (n, p, d)."""
+        rows = as_rows(X)
+        n_outputs = self.coefficients.shape[1]
+        result = np.empty((rows.n_rows, n_outputs, rows.n_features))
+        tile = tile_rows(len(self.points))
+
+        def prepare() -> Callable[[FloatArray, int, int], None]:
+            def function(block: FloatArray, start: int, stop: int) -> None:
+                for output in range(n_outputs):
+                    weights = np.repeat(self.coefficients[:, output, np.newaxis], stop - start, axis=1)
+                    # k is symmetric: the gradient by the row is the gradient by the second argument.
+                    result[start:stop, output] = self.kernel.points_gradient(self.points, block, weights)
+
+            return function
+
+        map_rows(rows, executor or Threads(), tile=tile, prepare=prepare, name="gradient")
+        return result
+
+    def _walk(
+        self,
+        rows: Rows,
+        variance: Variance,
+        fill: Callable[[FloatArray, FloatArray, int, int], None],
+        executor: Threads,
+    ) -> None:
+        features = Features(self.kernel, self.points, lower=variance.lower)
+        features.prepare()
+        tile = tile_rows(features.width, workers=executor.n_jobs, fewest=64)
+
+        def prepare() -> Callable[[FloatArray, int, int], None]:
+            buffer = np.empty((tile, features.width))
+
+            def function(block: FloatArray, start: int, stop: int) -> None:
+                fill(block, features.tile(block, buffer[: stop - start]), start, stop)
+
+            return function
+
+        map_rows(rows, executor, tile=tile, prepare=prepare, name="variance")
+
+    def _need_variance(self) -> Variance:
+        if self.variance is None:
+            msg = "this model has no predictive variance."
+            raise ValueError(msg)
+        return self.variance
+
+    @cached_property
+    def _float32_is_safe(self) -> bool:
+        if isinstance(self.kernel, Precomputed):  # kernel values of the points among themselves are not at hand
+            return False
+        sample = self.points[:: max(1, len(self.points) // 256)]
+        values = kernel_times(as_rows(sample), self.kernel, self.points, self.coefficients, executor=Threads(1))
+        largest_kernel = np.max(np.abs(self.kernel(sample[:64])), initial=0.0)
+        rounding = np.finfo(np.float32).eps * largest_kernel * np.sum(np.abs(self.coefficients), axis=0)
+        return bool(np.all(rounding <= _FLOAT32_ERROR * np.max(np.abs(values), axis=0, initial=0.0)))

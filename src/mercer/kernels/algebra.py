@@ -1,0 +1,125 @@
+"""Sums and products of kernels."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import clone
+
+from mercer._typing import FloatArray
+from mercer.kernels.base import Kernel, Section
+from mercer.kernels.profiles import CUTOFF
+
+__all__ = ["Product", "Sum"]
+
+
+class _Pair(Kernel):
+    """Two kernels, ``left`` and ``right``; their parameters nest under these names."""
+
+    def __init__(self, left: Kernel, right: Kernel) -> None:
+        self.left = left
+        self.right = right
+
+    def check(self, n_features: int | None = None) -> None:
+        """Check both kernels."""
+        self.left.check(n_features)
+        self.right.check(n_features)
+
+    def resolve(self, sample: FloatArray, weights: FloatArray | None = None) -> Self:
+        """Resolve both kernels."""
+        return type(self)(self.left.resolve(sample, weights), self.right.resolve(sample, weights))
+
+    def get_log_parameters(self) -> dict[str, FloatArray]:
+        """Logarithms of both kernels' parameters, named ``left__…`` and ``right__…``."""
+        return _named(self.left.get_log_parameters(), self.right.get_log_parameters())
+
+
+class Sum(_Pair):
+    """Sum of two kernels, written ``left + right``.
+
+    Examples
+    --------
+    >>> from mercer.kernels import Gaussian, Linear
+    >>> (Gaussian() + Linear())([[1.0]], [[1.0], [2.0]]).round(4)
+    array([[2.    , 2.6065]])
+    """
+
+    def bind(self, points: FloatArray, dtype: Any = np.float64) -> Section:
+        """Prepare k(·, points) for many tiles of rows."""
+        return _PairSection(self.left.bind(points, dtype), self.right.bind(points, dtype), np.add, flush=False)
+
+    def diagonal(self, rows: FloatArray) -> FloatArray:
+        """Sum of the diagonals."""
+        return self.left.diagonal(rows) + self.right.diagonal(rows)
+
+    def points_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> FloatArray:
+        """Sum of the gradients."""
+        return self.left.points_gradient(rows, points, weights) + self.right.points_gradient(rows, points, weights)
+
+    def parameter_gradient(
+        self, rows: FloatArray, points: FloatArray, weights: FloatArray
+    ) -> dict[str, FloatArray]:
+        """Gradients of both, side by side."""
+        return _named(
+            self.left.parameter_gradient(rows, points, weights), self.right.parameter_gradient(rows, points, weights)
+        )
+
+    def _scaled(self, factor: float) -> Kernel:
+        return Sum(self.left * factor, self.right * factor)
+
+
+class Product(_Pair):
+    """Product of two kernels, written ``left * right``.
+
+    Examples
+    --------
+    >>> from mercer.kernels import Gaussian, Linear
+    >>> (Gaussian() * Linear())([[1.0]], [[1.0], [2.0]]).round(4)
+    array([[1.    , 1.2131]])
+    """
+
+    def bind(self, points: FloatArray, dtype: Any = np.float64) -> Section:
+        """Prepare k(·, points) for many tiles of rows."""
+        return _PairSection(self.left.bind(points, dtype), self.right.bind(points, dtype), np.multiply, flush=True)
+
+    def diagonal(self, rows: FloatArray) -> FloatArray:
+        """Product of the diagonals."""
+        return self.left.diagonal(rows) * self.right.diagonal(rows)
+
+    def points_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> FloatArray:
+        """Product rule."""
+        return self.left.points_gradient(
+            rows, points, weights * self.right(rows, points)
+        ) + self.right.points_gradient(rows, points, weights * self.left(rows, points))
+
+    def parameter_gradient(
+        self, rows: FloatArray, points: FloatArray, weights: FloatArray
+    ) -> dict[str, FloatArray]:
+        """Product rule: each side's gradient is weighted by the other's values."""
+        return _named(
+            self.left.parameter_gradient(rows, points, weights * self.right(rows, points)),
+            self.right.parameter_gradient(rows, points, weights * self.left(rows, points)),
+        )
+
+    def _scaled(self, factor: float) -> Kernel:
+        return Product(self.left * factor, clone(self.right))
+
+
+class _PairSection(Section):
+    def __init__(self, left: Section, right: Section, operation: np.ufunc, *, flush: bool) -> None:
+        self._left, self._right, self._operation, self._flush = left, right, operation, flush
+        self.n_points, self.dtype = left.n_points, left.dtype
+
+    def tile(self, rows: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        out = self._left.tile(rows, out)
+        self._operation(out, self._right.tile(rows), out=out)
+        if self._flush:  # a product of two small values may be subnormal
+            out[np.abs(out) < CUTOFF[self.dtype]] = 0.0
+        return out
+
+
+def _named(left: dict[str, FloatArray], right: dict[str, FloatArray]) -> dict[str, FloatArray]:
+    return {f"left__{name}": value for name, value in left.items()} | {
+        f"right__{name}": value for name, value in right.items()
+    }

@@ -1,0 +1,182 @@
+"""What every kernel is: a positive definite function that can fill a tile."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+
+from mercer._typing import FloatArray
+
+if TYPE_CHECKING:
+    from mercer.kernels.algebra import Product, Sum
+
+__all__ = ["Kernel", "Section", "check_positive", "tile_buffer"]
+
+
+class Section(ABC):
+    """The function rows ↦ k(rows, points), with all that depends on the points alone already done.
+
+    Attributes
+    ----------
+    n_points : int
+        Columns of a tile.
+    dtype : numpy.dtype
+        Type of a tile, float32 or float64.
+    """
+
+    n_points: int
+    dtype: np.dtype[Any]
+
+    @abstractmethod
+    def tile(self, rows: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """Kernel values, shape (rows, points), in ``out`` where it is given (C-contiguous, of this dtype)."""
+
+
+class Kernel(BaseEstimator, ABC):  # type: ignore[misc]
+    """A positive definite kernel.
+
+    Kernels follow scikit-learn's conventions for parameters, so that they clone, print, compare and nest: a grid search
+    sees ``kernel__length_scale``. They add and multiply with ``+`` and ``*``, and a positive number times a kernel scales it.
+
+    A subclass gives ``bind``, ``diagonal``, ``points_gradient`` and ``parameter_gradient``; ``log_parameters`` names its
+    positive parameters, with respect to whose logarithms the gradient is taken.
+    """
+
+    log_parameters: ClassVar[tuple[str, ...]] = ()
+
+    @abstractmethod
+    def bind(self, points: FloatArray, dtype: Any = np.float64) -> Section:
+        """Prepare k(·, points) for many tiles of rows."""
+
+    @abstractmethod
+    def diagonal(self, rows: FloatArray) -> FloatArray:
+        """k(x, x) for each row, shape (rows,)."""
+
+    @abstractmethod
+    def points_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> FloatArray:
+        r"""Contract the gradient with respect to the points, :math:`\sum_i g_{ij}\,\partial k(x_i, z_j)/\partial z_j`.
+
+        Parameters
+        ----------
+        rows : array (n, d)
+        points : array (m, d)
+        weights : array (n, m)
+            The contraction g; nothing of size n·m·d is formed.
+
+        Returns
+        -------
+        array (m, d)
+        """
+
+    @abstractmethod
+    def parameter_gradient(
+        self, rows: FloatArray, points: FloatArray, weights: FloatArray
+    ) -> dict[str, FloatArray]:
+        r"""Contract the gradient with respect to log-parameters, :math:`\sum_{ij} g_{ij}\,\partial k_{ij}/\partial\log\theta`.
+
+        Returns
+        -------
+        dict
+            One array per name in ``get_log_parameters()``, of that parameter's shape.
+        """
+
+    def __call__(
+        self, rows: FloatArray, points: FloatArray | None = None, out: FloatArray | None = None
+    ) -> FloatArray:
+        """Kernel matrix k(rows, points), shape (n, m); ``points=None`` means the rows themselves."""
+        rows = np.atleast_2d(np.asarray(rows))
+        points = rows if points is None else np.atleast_2d(np.asarray(points))
+        dtype = np.float32 if rows.dtype == np.float32 else np.float64
+        return self.bind(points, dtype).tile(rows, out)
+
+    def resolve(self, sample: FloatArray, weights: FloatArray | None = None) -> Self:  # noqa: ARG002
+        """Check the parameters and replace those that depend on data (``"median"``) by values for this sample."""
+        self.check(n_features=sample.shape[1])
+        return clone(self)  # type: ignore[no-any-return]
+
+    def check(self, n_features: int | None = None) -> None:  # noqa: B027  a kernel without parameters has none to check
+        """Raise ``ValueError`` if a parameter is out of range or does not fit rows of that width."""
+
+    def get_log_parameters(self) -> dict[str, FloatArray]:
+        """Logarithms of the positive parameters, by the names that ``set_params`` takes."""
+        parameters = self.get_params()
+        return {name: np.log(np.asarray(parameters[name], dtype=np.float64)) for name in self.log_parameters}
+
+    def with_log_parameters(self, values: Mapping[str, FloatArray]) -> Self:
+        """Return a copy with the parameters at exp(values)."""
+        changed = {
+            name: float(np.exp(value)) if np.ndim(value) == 0 else np.exp(value) for name, value in values.items()
+        }
+        return clone(self).set_params(**changed)  # type: ignore[no-any-return]
+
+    def equals(self, other: object) -> bool:
+        """Whether the other kernel is of the same type with the same parameters."""
+        if type(self) is not type(other):
+            return False
+        return all(_same(a, b) for a, b in zip(_leaves(self), _leaves(other), strict=True))
+
+    def __add__(self, other: object) -> Sum:
+        """Sum of two kernels."""
+        from mercer.kernels.algebra import Sum
+
+        return Sum(self, other) if isinstance(other, Kernel) else NotImplemented
+
+    def __mul__(self, other: object) -> Kernel:
+        """Product of two kernels, or of a kernel and a positive number."""
+        from mercer.kernels.algebra import Product
+
+        if isinstance(other, Kernel):
+            return Product(self, other)
+        if isinstance(other, (int, float, np.floating, np.integer)):
+            return self._scaled(check_positive(other, "the factor of a kernel"))
+        return NotImplemented
+
+    def __rmul__(self, other: object) -> Kernel:
+        """Product of a positive number and a kernel."""
+        return self.__mul__(other)
+
+    def _scaled(self, factor: float) -> Kernel:
+        return clone(self).set_params(amplitude=self.amplitude * factor)  # type: ignore[no-any-return,attr-defined]
+
+
+def check_positive(value: Any, name: str) -> float:
+    """Return the value as a float, or raise ``ValueError`` if it is not a finite number above zero."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = np.nan
+    if not (np.isfinite(number) and number > 0):
+        msg = f"{name} must be a finite number above zero, got {value!r}."
+        raise ValueError(msg)
+    return number
+
+
+def tile_buffer(section: Section, n_rows: int, out: FloatArray | None) -> FloatArray:
+    """Return ``out`` if it can hold the tile, a new array if it is None."""
+    shape = (n_rows, section.n_points)
+    if out is None:
+        return np.empty(shape, dtype=section.dtype)
+    if out.shape != shape or out.dtype != section.dtype or not out.flags.c_contiguous:
+        msg = f"out must be a C-contiguous {section.dtype} array of shape {shape}, got {out.dtype} {out.shape}."
+        raise ValueError(msg)
+    return out
+
+
+def _leaves(kernel: Any) -> Iterator[Any]:
+    for name, value in sorted(kernel.get_params(deep=False).items()):
+        yield name
+        if isinstance(value, Kernel):
+            yield type(value)
+            yield from _leaves(value)
+        else:
+            yield value
+
+
+def _same(first: Any, second: Any) -> bool:
+    if isinstance(first, (np.ndarray, list, tuple)) or isinstance(second, (np.ndarray, list, tuple)):
+        return bool(np.array_equal(np.asarray(first), np.asarray(second)))
+    return bool(first == second)

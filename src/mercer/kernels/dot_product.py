@@ -1,0 +1,160 @@
+"""Kernels of the inner product: linear and polynomial."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from mercer._typing import FloatArray
+from mercer.kernels.base import Kernel, Section, check_positive, tile_buffer
+
+__all__ = ["Linear", "Polynomial"]
+
+
+class Linear(Kernel):
+    r"""Linear kernel, :math:`A\,x^\top z`.
+
+    Parameters
+    ----------
+    amplitude : float, default=1.0
+        A, the prior variance of each coefficient of the linear function.
+
+    Examples
+    --------
+    >>> from mercer.kernels import Linear
+    >>> Linear()([[1.0, 2.0]], [[3.0, 4.0]])
+    array([[11.]])
+    """
+
+    log_parameters: ClassVar[tuple[str, ...]] = ("amplitude",)
+
+    def __init__(self, amplitude: float = 1.0) -> None:
+        self.amplitude = amplitude
+
+    def check(self, n_features: int | None = None) -> None:  # noqa: ARG002
+        """Raise ``ValueError`` for an amplitude that is not positive."""
+        check_positive(self.amplitude, "amplitude")
+
+    def bind(self, points: FloatArray, dtype: Any = np.float64) -> Section:
+        """Prepare k(·, points) for many tiles of rows."""
+        self.check()
+        return _LinearSection(points, factor=float(self.amplitude), dtype=np.dtype(dtype))
+
+    def diagonal(self, rows: FloatArray) -> FloatArray:
+        """A |x|²."""
+        rows = np.asarray(rows, dtype=np.float64)
+        return float(self.amplitude) * np.einsum("ij,ij->i", rows, rows)
+
+    def points_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> FloatArray:  # noqa: ARG002
+        """Contract ∂k/∂z = A x; see ``Kernel``."""
+        return np.asarray(self.amplitude * (weights.T @ np.asarray(rows, dtype=np.float64)))
+
+    def parameter_gradient(
+        self, rows: FloatArray, points: FloatArray, weights: FloatArray
+    ) -> dict[str, FloatArray]:
+        """Contract ∂k/∂log A = k; see ``Kernel``."""
+        return {"amplitude": np.asarray(np.sum(weights * self(rows, points)))}
+
+
+class Polynomial(Kernel):
+    r"""Polynomial kernel, :math:`A\,(s\,x^\top z + c)^p`.
+
+    Parameters
+    ----------
+    degree : int, default=3
+        p ≥ 1.
+    scale : float, default=1.0
+        s > 0.
+    offset : float, default=1.0
+        c ≥ 0; with c = 0 the kernel is homogeneous.
+    amplitude : float, default=1.0
+        A > 0.
+
+    Examples
+    --------
+    >>> from mercer.kernels import Polynomial
+    >>> Polynomial(degree=2)([[1.0, 2.0]], [[3.0, 4.0]])
+    array([[144.]])
+    """
+
+    def __init__(self, degree: int = 3, scale: float = 1.0, offset: float = 1.0, amplitude: float = 1.0) -> None:
+        self.degree = degree
+        self.scale = scale
+        self.offset = offset
+        self.amplitude = amplitude
+
+    @property
+    def log_parameters(self) -> tuple[str, ...]:  # type: ignore[override]
+        """An offset of zero has no logarithm and stays as it is."""
+        return ("scale", "offset", "amplitude") if self.offset > 0 else ("scale", "amplitude")
+
+    def check(self, n_features: int | None = None) -> None:  # noqa: ARG002
+        """Raise ``ValueError`` for parameters outside their range."""
+        check_positive(self.amplitude, "amplitude")
+        check_positive(self.scale, "scale")
+        if isinstance(self.degree, bool) or self.degree != int(self.degree) or self.degree < 1:
+            msg = f"degree must be a whole number of at least 1, got {self.degree!r}."
+            raise ValueError(msg)
+        if not (np.isfinite(self.offset) and self.offset >= 0):
+            msg = f"offset must be a finite number of at least 0 (else the kernel is indefinite), got {self.offset!r}."
+            raise ValueError(msg)
+
+    def bind(self, points: FloatArray, dtype: Any = np.float64) -> Section:
+        """Prepare k(·, points) for many tiles of rows."""
+        self.check()
+        return _PolynomialSection(self, points, dtype=np.dtype(dtype))
+
+    def diagonal(self, rows: FloatArray) -> FloatArray:
+        """A (s|x|² + c)^p."""
+        rows = np.asarray(rows, dtype=np.float64)
+        base = self.scale * np.einsum("ij,ij->i", rows, rows) + self.offset
+        return np.asarray(self.amplitude * base**self.degree)
+
+    def points_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> FloatArray:
+        """Contract ∂k/∂z = A p s (s x·z + c)^(p-1) x; see ``Kernel``."""
+        return np.asarray(self.scale * (self._slopes(rows, points) * weights).T @ np.asarray(rows, dtype=np.float64))
+
+    def parameter_gradient(
+        self, rows: FloatArray, points: FloatArray, weights: FloatArray
+    ) -> dict[str, FloatArray]:
+        """Contract the gradient with respect to log scale, log offset, log amplitude; see ``Kernel``."""
+        slopes = self._slopes(rows, points) * weights
+        inner = np.asarray(rows, dtype=np.float64) @ np.asarray(points, dtype=np.float64).T
+        gradient = {
+            "scale": np.asarray(self.scale * np.sum(slopes * inner)),
+            "amplitude": np.asarray(np.sum(weights * self(rows, points))),
+        }
+        if self.offset > 0:
+            gradient["offset"] = np.asarray(self.offset * np.sum(slopes))
+        return gradient
+
+    def _slopes(self, rows: FloatArray, points: FloatArray) -> FloatArray:
+        # A p (s x·z + c)^(p-1)
+        inner = np.asarray(rows, dtype=np.float64) @ np.asarray(points, dtype=np.float64).T
+        return np.asarray(self.amplitude * self.degree * (self.scale * inner + self.offset) ** (self.degree - 1))
+
+
+class _LinearSection(Section):
+    def __init__(self, points: FloatArray, *, factor: float, dtype: np.dtype[Any]) -> None:
+        self.n_points, self.dtype = len(points), dtype
+        self._points = np.ascontiguousarray((factor * np.asarray(points, dtype=np.float64)).astype(dtype).T)
+
+    def tile(self, rows: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        out = tile_buffer(self, len(rows), out)
+        return np.matmul(np.ascontiguousarray(rows, dtype=self.dtype), self._points, out=out)
+
+
+class _PolynomialSection(Section):
+    def __init__(self, kernel: Polynomial, points: FloatArray, *, dtype: np.dtype[Any]) -> None:
+        self._inner = _LinearSection(points, factor=float(kernel.scale), dtype=dtype)
+        self.n_points, self.dtype = len(points), dtype
+        self._offset, self._degree = dtype.type(kernel.offset), int(kernel.degree)
+        self._amplitude = dtype.type(kernel.amplitude)
+
+    def tile(self, rows: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        out = self._inner.tile(rows, out)
+        out += self._offset
+        np.power(out, self._degree, out=out)
+        out *= self._amplitude
+        return out

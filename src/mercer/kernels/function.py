@@ -1,0 +1,86 @@
+"""Any Python function as a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import numpy as np
+
+from mercer._typing import FloatArray
+from mercer.kernels.base import Kernel, Section, tile_buffer
+
+__all__ = ["Function"]
+
+_DIAGONAL_BLOCK = 64  # rows per block whose kernel matrix is formed to read its diagonal
+
+
+class Function(Kernel):
+    """A kernel given by a function of two matrices.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(rows, points)``, with arrays of shape (n, d) and (m, d), returns the kernel matrix (n, m). It must be
+        positive definite, and safe to call from several threads at once. Kernels of
+        ``sklearn.gaussian_process.kernels`` are such functions.
+
+    Examples
+    --------
+    >>> from sklearn.metrics.pairwise import laplacian_kernel
+    >>> from mercer.kernels import Function
+    >>> Function(laplacian_kernel)([[0.0, 0.0]], [[0.0, 0.0], [2.0, 0.0]]).round(4)
+    array([[1.    , 0.3679]])
+    """
+
+    def __init__(self, function: Callable[[FloatArray, FloatArray], FloatArray]) -> None:
+        self.function = function
+
+    def check(self, n_features: int | None = None) -> None:  # noqa: ARG002
+        """Raise ``ValueError`` if the function cannot be called."""
+        if not callable(self.function):
+            msg = f"function must be callable as function(rows, points), got {self.function!r}."
+            raise ValueError(msg)
+
+    def bind(self, points: FloatArray, dtype: Any = np.float64) -> Section:
+        """Prepare k(·, points) for many tiles of rows."""
+        self.check()
+        return _FunctionSection(self.function, points, dtype=np.dtype(dtype))
+
+    def diagonal(self, rows: FloatArray) -> FloatArray:
+        """Diagonal of the kernel matrices of small blocks of rows."""
+        blocks = [rows[start : start + _DIAGONAL_BLOCK] for start in range(0, len(rows), _DIAGONAL_BLOCK)]
+        return np.concatenate([np.diagonal(self(block)) for block in blocks] or [np.empty(0)])
+
+    def points_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> NoReturn:
+        """Refused: the derivative of an arbitrary function is not known."""
+        raise NotImplementedError(_NO_GRADIENT)
+
+    def parameter_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> NoReturn:
+        """Refused: the derivative of an arbitrary function is not known."""
+        raise NotImplementedError(_NO_GRADIENT)
+
+    def _scaled(self, factor: float) -> Kernel:
+        msg = f"{factor} times a Function kernel is not defined: multiply inside the function."
+        raise TypeError(msg)
+
+
+_NO_GRADIENT = (
+    "A kernel given as a function has no known gradient. Use a kernel of mercer.kernels, or subclass "
+    "mercer.kernels.Kernel and write points_gradient and parameter_gradient."
+)
+
+
+class _FunctionSection(Section):
+    def __init__(self, function: Callable[..., Any], points: FloatArray, *, dtype: np.dtype[Any]) -> None:
+        self._function, self._points = function, np.asarray(points, dtype=dtype)
+        self.n_points, self.dtype = len(points), dtype
+
+    def tile(self, rows: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        out = tile_buffer(self, len(rows), out)
+        values = np.asarray(self._function(np.asarray(rows, dtype=self.dtype), self._points))
+        if values.shape != out.shape:
+            msg = f"the kernel function must return an array of shape {out.shape}, got {values.shape}."
+            raise ValueError(msg)
+        out[...] = values
+        return out

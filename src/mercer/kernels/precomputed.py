@@ -1,0 +1,59 @@
+"""Kernel values that the caller has computed."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+
+from mercer._typing import FloatArray
+from mercer.kernels.base import Kernel, Section, tile_buffer
+
+__all__ = ["Precomputed"]
+
+
+class Precomputed(Kernel):
+    """A kernel whose rows are kernel values already; its points are column numbers, shape (m, 1).
+
+    With it a model on a given kernel matrix is a model like any other.
+
+    Examples
+    --------
+    >>> from mercer.kernels import Precomputed
+    >>> Precomputed()([[1.0, 0.5, 0.1]], [[2], [0]])
+    array([[0.1, 1. ]])
+    """
+
+    def bind(self, points: FloatArray, dtype: Any = np.float64) -> Section:
+        """Prepare the choice of columns."""
+        return _PrecomputedSection(points, np.dtype(dtype))
+
+    def diagonal(self, rows: FloatArray) -> NoReturn:
+        """Refused: k(x, x) of new rows is not among the values given."""
+        msg = (
+            "the variance needs k(x, x) of the new rows, which kernel='precomputed' does not give; "
+            "pass a kernel and the rows themselves."
+        )
+        raise ValueError(msg)
+
+    def points_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> NoReturn:
+        """Refused: the kernel is not known as a function."""
+        raise NotImplementedError(_NO_GRADIENT)
+
+    def parameter_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> NoReturn:
+        """Refused: the kernel is not known as a function."""
+        raise NotImplementedError(_NO_GRADIENT)
+
+
+_NO_GRADIENT = "a precomputed kernel matrix has no gradient: pass a kernel and the rows themselves."
+
+
+class _PrecomputedSection(Section):
+    def __init__(self, points: FloatArray, dtype: np.dtype[Any]) -> None:
+        self._columns = np.asarray(points)[:, 0].astype(np.intp)
+        self.n_points, self.dtype = len(points), dtype
+
+    def tile(self, rows: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        out = tile_buffer(self, len(rows), out)
+        out[...] = np.asarray(rows)[:, self._columns]
+        return out

@@ -1,0 +1,1 @@
+"""Linear algebra: solvers know matrices, not kernels."""

@@ -1,0 +1,159 @@
+r"""Ridge regression on whitened features, from its statistics alone.
+
+With features :math:`v(x) \in R^r` of unit prior covariance, and sums over the rows (weighted by :math:`\omega_i`)
+:math:`A = \sum\omega vv^\top`, :math:`c = \sum\omega vy`, the weights are :math:`u = (A + \lambda I)^{-1}c`, and
+:math:`\lambda\,v^\top(A+\lambda I)^{-1}v` is their share of the predictive variance. An intercept without penalty is the
+same after centring features and targets.
+
+==============  ==================================================  ==============
+symbol          code                                                shape
+==============  ==================================================  ==============
+A               ``gram``                                            (r, r)
+[c, Σωv]        ``cross``: the last column belongs to the constant  (r, p+1)
+[y, 1]ᵀω[y, 1]  ``moments``                                         (p+1, p+1)
+λ               ``noise``                                           scalar
+==============  ==================================================  ==============
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import eigh, lapack
+from scipy.optimize import minimize_scalar
+
+from mercer._typing import FloatArray
+
+__all__ = ["RidgePath", "RidgeProblem", "RidgeSolution"]
+
+_GRID = np.logspace(-14, 3, 69)  # candidate noises relative to the largest eigenvalue of A
+
+
+@dataclass(frozen=True)
+class RidgeSolution:
+    """Weights on the features, and what the variance needs.
+
+    The share of the variance is ``sum((root @ (v - mean))**2) + constant``.
+    """
+
+    weights: FloatArray  # (r, p)
+    intercept: FloatArray  # (p,)
+    root: FloatArray  # (r, r)
+    mean: FloatArray  # (r,)
+    constant: float
+    noise: float
+
+
+@dataclass(frozen=True)
+class RidgeProblem:
+    """The statistics, centred if there is an intercept."""
+
+    gram: FloatArray  # (r, r)
+    cross: FloatArray  # (r, p)
+    squares: FloatArray  # (p,): yᵀωy
+    mean: FloatArray  # (r,)
+    target_mean: FloatArray  # (p,)
+    total_weight: float
+    intercept: bool
+
+    @classmethod
+    def from_sums(
+        cls, *, gram: FloatArray, cross: FloatArray, moments: FloatArray, intercept: bool
+    ) -> RidgeProblem:
+        """Take [y, 1]-augmented sums apart, and centre them for an intercept."""
+        total = float(moments[-1, -1])
+        squares = np.diagonal(moments)[:-1]
+        if not intercept or total <= 0:
+            zeros = np.zeros(len(gram)), np.zeros(len(squares))
+            return cls(gram, cross[:, :-1], squares, *zeros, total_weight=total, intercept=intercept)
+        mean, target_mean = cross[:, -1] / total, moments[:-1, -1] / total
+        return cls(
+            gram=gram - total * np.outer(mean, mean),
+            cross=cross[:, :-1] - total * np.outer(mean, target_mean),
+            squares=np.maximum(squares - total * target_mean**2, 0.0),
+            mean=mean,
+            target_mean=target_mean,
+            total_weight=total,
+            intercept=True,
+        )
+
+    def solve(self, noise: float) -> RidgeSolution:
+        """Solve for one noise by Cholesky; by eigenvalues where A + λI is singular to rounding."""
+        size = len(self.gram)
+        shifted = self.gram + noise * np.eye(size)
+        lost = size * np.finfo(np.float64).eps * np.max(np.diagonal(shifted), initial=0.0)
+        lower, info = lapack.dpotrf(shifted, lower=1, clean=1)
+        if info or size == 0 or np.min(np.diagonal(lower)) ** 2 <= lost:
+            return self.path().solve(noise)
+        weights, _ = lapack.dpotrs(lower, self.cross, lower=1)
+        inverse, _ = lapack.dtrtri(lower, lower=1)
+        return self._solution(weights, np.sqrt(noise) * inverse, noise)
+
+    def path(self) -> RidgePath:
+        """Factor once, for solutions at any noise."""
+        eigenvalues, eigenvectors = eigh(self.gram, check_finite=False, driver="evd")
+        return RidgePath(self, np.maximum(eigenvalues, 0.0), eigenvectors, eigenvectors.T @ self.cross)
+
+    def _solution(self, weights: FloatArray, root: FloatArray, noise: float) -> RidgeSolution:
+        intercept = self.target_mean - self.mean @ weights
+        constant = noise / self.total_weight if self.intercept and self.total_weight > 0 else 0.0
+        return RidgeSolution(weights, intercept, root, self.mean, constant, noise)
+
+
+@dataclass(frozen=True)
+class RidgePath:
+    """One eigendecomposition A = QΘQᵀ, which serves every noise."""
+
+    problem: RidgeProblem
+    eigenvalues: FloatArray  # (r,)
+    eigenvectors: FloatArray  # (r, r)
+    projections: FloatArray  # (r, p): Qᵀc
+
+    def solve(self, noise: float) -> RidgeSolution:
+        """u = Q (Θ + λ)⁻¹ Qᵀc; directions without data, where Θ + λ vanishes, keep their prior."""
+        shifted = self.eigenvalues + noise
+        known = shifted > self._lost()
+        inverse = np.where(known, 1.0 / np.where(known, shifted, 1.0), 0.0)
+        share = np.where(known, noise * inverse, 1.0)
+        weights = self.eigenvectors @ (inverse[:, np.newaxis] * self.projections)
+        return self.problem._solution(weights, np.sqrt(share)[:, np.newaxis] * self.eigenvectors.T, noise)
+
+    def degrees_of_freedom(self, noise: float) -> float:
+        """Trace of the smoother: Σ θ/(θ + λ), and one for an intercept."""
+        known = self.eigenvalues + noise > self._lost()
+        theta = self.eigenvalues[known]
+        return float(np.sum(theta / (theta + noise)) + self.problem.intercept)
+
+    def residual_squares(self, noise: float) -> FloatArray:
+        """Weighted sum of squared training residuals of each output, from the statistics alone."""
+        shifted = self.eigenvalues + noise
+        known = shifted > self._lost()
+        theta, shifted = self.eigenvalues[known, np.newaxis], shifted[known, np.newaxis]
+        # |y|² - 2cᵀu + uᵀAu = |y|² - Σ q² (θ + 2λ)/(θ + λ)²
+        explained = np.sum(self.projections[known] ** 2 * (theta + 2 * noise) / shifted**2, axis=0)
+        floor = np.finfo(np.float64).eps * self.problem.squares  # below it the difference is rounding
+        return np.maximum(self.problem.squares - explained, floor)
+
+    def gcv(self, noise: float) -> float:
+        """Generalised cross-validation: mean squared residual over (1 - dof/n)², summed over the outputs."""
+        n = self.problem.total_weight
+        freedom = self.degrees_of_freedom(noise)
+        if freedom >= n * (1 - 1e-12):
+            return float("inf")
+        return float(np.sum(self.residual_squares(noise)) / n / (1 - freedom / n) ** 2)
+
+    def best_noise(self) -> float:
+        """The noise of least GCV: the best of a grid over 17 decades, refined between its neighbours."""
+        scale = float(np.max(self.eigenvalues, initial=0.0))
+        if scale == 0.0:
+            return 1.0  # the features are constant: every noise gives the same model
+        grid = _GRID * scale
+        best = int(np.argmin([self.gcv(noise) for noise in grid]))
+        low, high = np.log(grid[max(best - 1, 0)]), np.log(grid[min(best + 1, len(grid) - 1)])
+        refined = minimize_scalar(lambda log_noise: self.gcv(np.exp(log_noise)), bounds=(low, high), method="bounded")
+        noise = float(np.exp(refined.x))
+        return noise if self.gcv(noise) <= self.gcv(grid[best]) else float(grid[best])
+
+    def _lost(self) -> float:
+        return len(self.eigenvalues) * np.finfo(np.float64).eps * float(np.max(self.eigenvalues, initial=0.0))
