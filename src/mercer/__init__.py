@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mercer import basis, datasets, kernels
-    from mercer.estimators.exact import ExactClassifier, ExactRegressor
-    from mercer.estimators.nystrom import NystromClassifier, NystromRegressor
+    from mercer.estimators.exact_classifier import ExactClassifier
+    from mercer.estimators.exact_regressor import ExactRegressor
+    from mercer.estimators.nystrom_classifier import NystromClassifier
+    from mercer.estimators.nystrom_regressor import NystromRegressor
     from mercer.expansion import KernelExpansion
 
 _HOMES = {
-    "ExactClassifier": "mercer.estimators.exact",
-    "ExactRegressor": "mercer.estimators.exact",
+    "ExactClassifier": "mercer.estimators.exact_classifier",
+    "ExactRegressor": "mercer.estimators.exact_regressor",
     "KernelExpansion": "mercer.expansion",
-    "NystromClassifier": "mercer.estimators.nystrom",
-    "NystromRegressor": "mercer.estimators.nystrom",
+    "NystromClassifier": "mercer.estimators.nystrom_classifier",
+    "NystromRegressor": "mercer.estimators.nystrom_regressor",
 }
 _MODULES = ("basis", "datasets", "kernels")
 

@@ -16,7 +16,10 @@ __all__ = ["bits_to_float", "float_to_bits", "inlined", "jit", "jit_sum", "overl
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_FLOAT_BITS = {
+# Inside compiled code an intrinsic takes one argument less than its definition: Python's types cannot say so.
+_intrinsic: Any = intrinsic
+
+_FLOAT_BITS: dict[Any, tuple[Any, Any, Any]] = {
     types.float64: (types.int64, ir.DoubleType(), ir.IntType(64)),
     types.float32: (types.int32, ir.FloatType(), ir.IntType(32)),
 }
@@ -46,7 +49,7 @@ def inlined(function: Function) -> Function:
     return cast(Function, compiled)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@_intrinsic  # type: ignore[untyped-decorator]
 def float_to_bits(_context: Any, number: Any) -> Any:
     """Reinterpret a float as the integer with the same bits."""
     integer, _, llvm_integer = _FLOAT_BITS[number]
@@ -57,10 +60,10 @@ def float_to_bits(_context: Any, number: Any) -> Any:
     return integer(number), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@_intrinsic  # type: ignore[untyped-decorator]
 def bits_to_float(_context: Any, bits: Any) -> Any:
     """Reinterpret an integer as the float with the same bits."""
-    number = types.float64 if bits.bitwidth == 64 else types.float32  # noqa: PLR2004  two widths exist
+    number: Any = types.float64 if bits.bitwidth == 64 else types.float32
     llvm_float = _FLOAT_BITS[number][1]
 
     def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:

@@ -7,7 +7,14 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_array, check_consistent_length, check_is_fitted, validate_data
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_array,
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
 
 from mercer._typing import AnyArray, FloatArray
 
@@ -28,8 +35,8 @@ __all__ = [
 def check_table(estimator: Any, X: Any, *, reset: bool) -> AnyArray:
     """Check a table of rows, and record (``reset``) or compare its width and column names.
 
-    Its dtype stays as it is, so that integers, float32 and memory maps are not copied: the engine converts each tile. The
-    values of a memory map are not read here; the engine checks them as it meets them.
+    Its dtype stays as it is, so that integers, float32 and memory maps are not copied: the engine converts each tile.
+    The values of a memory map are not read here; the engine checks them as it meets them.
     """
     table = validate_data(
         estimator, X, reset=reset, dtype="numeric", order=None, ensure_all_finite=not isinstance(X, np.memmap)
@@ -43,7 +50,7 @@ def check_targets(y: Any, *, n_rows: int) -> FloatArray:
         msg = "requires y to be passed, but the target y is None."
         raise ValueError(msg)
     targets = check_array(y, dtype=np.float64, ensure_2d=False, ensure_min_samples=0, input_name="y")
-    if targets.ndim > 2:  # noqa: PLR2004
+    if targets.ndim > 2:
         msg = f"y must have one or two dimensions, got {targets.ndim}."
         raise ValueError(msg)
     _check_length("y", len(targets), n_rows)
@@ -55,13 +62,10 @@ def check_labels(y: Any, *, n_rows: int) -> AnyArray:
     if y is None:
         msg = "requires y to be passed, but the target y is None."
         raise ValueError(msg)
-    labels = np.asarray(check_array(y, dtype=None, ensure_2d=False, ensure_all_finite=True, input_name="y"))
+    labels = np.asarray(column_or_1d(y, warn=True))
+    if labels.dtype.kind == "f":
+        check_array(labels, ensure_2d=False, input_name="y")  # no NaN and no infinity among labels
     check_classification_targets(labels)
-    if labels.ndim == 2 and labels.shape[1] == 1:  # noqa: PLR2004
-        labels = labels[:, 0]
-    if labels.ndim != 1:
-        msg = f"y must be one label per row, got shape {labels.shape}."
-        raise ValueError(msg)
     _check_length("y", len(labels), n_rows)
     return labels
 

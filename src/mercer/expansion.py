@@ -1,8 +1,8 @@
 r"""The one model object.
 
-Every regression and classification model ends as a kernel expansion, :math:`f(x) = \sum_i w_i k(x, z_i) + b`. They differ
-in how the points are chosen and in which linear system gives the coefficients; what is done with a model afterwards
-(evaluation, error bars, gradients, compression, storage) is written once, for this object.
+Every regression and classification model ends as a kernel expansion, :math:`f(x) = \sum_i w_i k(x, z_i) + b`. They
+differ in how the points are chosen and in which linear system gives the coefficients; what is done with a model
+afterwards (evaluation, error bars, gradients, compression, storage) is written once, for this object.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ class KernelExpansion:
     def evaluate(self, X: Any, *, executor: Threads | None = None) -> FloatArray:
         """Values at the rows of X, shape (n, p), in float32 for float32 rows.
 
-        Cost: n·m kernel values; memory of a tile per thread. float32 rows are computed in float32 where that is safe: where
-        large coefficients of alternating sign would magnify its rounding, float64 is used inside.
+        Cost: n·m kernel values; memory of a tile per thread. float32 rows are computed in float32 where that is safe:
+        where large coefficients of alternating sign would magnify its rounding, float64 is used inside.
         """
         rows, executor = as_rows(X), executor or Threads()
         single = rows.dtype == np.float32 and self._float32_is_safe

@@ -30,7 +30,7 @@ class Basis:
     index: IntArray | None = None
 
 
-class BasisStrategy(BaseEstimator, ABC):  # type: ignore[misc]
+class BasisStrategy(BaseEstimator, ABC):
     """A way to choose basis points. A subclass gives ``select`` and reads rows through the engine only."""
 
     @abstractmethod

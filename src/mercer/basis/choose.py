@@ -47,8 +47,8 @@ def _checked_points(basis: Any, n_features: int) -> FloatArray:
     except (TypeError, ValueError) as error:
         msg = f"basis, given as an array, must hold numbers: {error}"
         raise ValueError(msg) from error
-    if points.ndim != 2 or points.shape[0] == 0 or points.shape[1] != n_features:  # noqa: PLR2004
-        msg = f"basis, given as an array, must have shape (points, {n_features}) with at least one point; got {points.shape}."
+    if points.ndim != 2 or points.shape[0] == 0 or points.shape[1] != n_features:
+        msg = f"basis, given as an array, must have shape (m, {n_features}) with m of at least 1; got {points.shape}."
         raise ValueError(msg)
     if not np.all(np.isfinite(points)):
         msg = "basis, given as an array, contains NaN or infinity."

@@ -30,13 +30,13 @@ class Uniform(BasisStrategy):
     def select(
         self,
         rows: Rows,
-        targets: FloatArray,  # noqa: ARG002
-        kernel: Kernel,  # noqa: ARG002
+        targets: FloatArray,
+        kernel: Kernel,
         n_basis: int,
         *,
         weights: FloatArray | None,
         random_state: np.random.RandomState,
-        executor: Threads,  # noqa: ARG002
+        executor: Threads,
     ) -> Basis:
         """Choose ``n_basis`` rows at random, or all."""
         candidates = None if weights is None or np.all(weights > 0) else np.flatnonzero(weights)

@@ -75,7 +75,7 @@ def as_rows(table: Any) -> Rows:
     if isinstance(table, Rows):
         return table
     array = np.asarray(table)
-    if array.ndim != 2:  # noqa: PLR2004
+    if array.ndim != 2:
         msg = f"rows must form a two-dimensional array, got {array.ndim} dimension(s)."
         raise ValueError(msg)
     return ArrayRows(array)

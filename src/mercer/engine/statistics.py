@@ -1,7 +1,8 @@
 r"""What a least-squares fit on a basis needs from the data: sums that add up.
 
 All of it is one symmetric matrix, the sum over rows of :math:`\omega\,[\phi, y, 1][\phi, y, 1]^\top`, with :math:`\phi`
-the features of a row, :math:`y` its targets and :math:`\omega` its weight. The constant carries what an intercept needs.
+the features of a row, :math:`y` its targets and :math:`\omega` its weight. The constant carries what an intercept
+needs.
 
 ==============  ==========================  ==============
 block           sum over rows               shape
@@ -110,7 +111,9 @@ class NormalStatistics:
 
     def _check_shape(self, other: NormalStatistics) -> None:
         if (self.sums.shape, self.n_features) != (other.sums.shape, other.n_features):
-            msg = f"statistics of {self.n_features} and {other.n_features} features, or of different outputs, do not add."
+            msg = (
+                f"statistics of {self.n_features} and {other.n_features} features, or of different outputs, do not add."
+            )
             raise ValueError(msg)
 
 

@@ -11,28 +11,30 @@ __all__ = ["OneVsRest", "decide", "flat_decision"]
 
 
 class OneVsRest:
-    """Encode labels as ±1: one column for the second of two classes, else one column per class.
-
-    Attributes
-    ----------
-    classes : array (classes,) or None
-        Given, or found in the first labels that are encoded.
-    """
+    """Encode labels as ±1: one column for the second of two classes, else one column per class."""
 
     def __init__(self, classes: Any = None) -> None:
-        self.classes: AnyArray | None = None if classes is None else _two_or_more(np.unique(np.asarray(classes)))
+        self._classes: AnyArray | None = None if classes is None else _two_or_more(np.unique(np.asarray(classes)))
 
-    def __call__(self, y: Any, n_rows: int) -> FloatArray:
-        """Targets of the labels, shape (n, 1) or (n, classes)."""
+    @property
+    def classes(self) -> AnyArray:
+        """The classes, sorted: given, or found in the first labels that were encoded."""
+        if self._classes is None:
+            msg = "no labels were encoded yet."
+            raise ValueError(msg)
+        return self._classes
+
+    def __call__(self, y: Any, n_rows: int) -> tuple[FloatArray, bool]:
+        """Targets of the labels, shape (n, 1) or (n, classes); labels always have one dimension."""
         labels = check_labels(y, n_rows=n_rows)
-        if self.classes is None:
-            self.classes = _two_or_more(np.unique(labels))
+        if self._classes is None:
+            self._classes = _two_or_more(np.unique(labels))
         unknown = np.setdiff1d(labels, self.classes)
         if len(unknown):
             msg = f"y contains labels that are not among the classes {self.classes.tolist()}: {unknown.tolist()}."
             raise ValueError(msg)
-        columns = self.classes[1:] if len(self.classes) == 2 else self.classes  # noqa: PLR2004
-        return np.where(labels[:, np.newaxis] == columns, 1.0, -1.0)
+        columns = self.classes[1:] if len(self.classes) == 2 else self.classes
+        return np.where(labels[:, np.newaxis] == columns, 1.0, -1.0), True
 
 
 def flat_decision(values: FloatArray) -> FloatArray:
@@ -43,11 +45,11 @@ def flat_decision(values: FloatArray) -> FloatArray:
 def decide(values: FloatArray, classes: AnyArray) -> AnyArray:
     """Return the class of each row: by sign for two classes, by the greatest value for more."""
     index = (values[:, 0] > 0).astype(np.intp) if values.shape[1] == 1 else np.argmax(values, axis=1)
-    return classes[index]
+    return np.asarray(classes[index])
 
 
 def _two_or_more(classes: AnyArray) -> AnyArray:
-    if len(classes) < 2:  # noqa: PLR2004
+    if len(classes) < 2:
         msg = f"Classifier can't train when only one class is present: found {classes.tolist()}."
         raise ValueError(msg)
     return classes

@@ -44,7 +44,9 @@ def solve_matrix_free(
     def report(iteration: int, residual: float) -> None:
         print(f"mercer: conjugate gradients: iteration {iteration}, residual {residual:.1e}", file=sys.stderr)
 
-    precondition = _nystrom_preconditioner(rows, kernel, points, noise, weights, random_state, executor)
+    precondition = _nystrom_preconditioner(
+        rows, kernel, points, noise=noise, weights=weights, random_state=random_state, executor=executor
+    )
     return conjugate_gradient(
         apply, right, precondition=precondition, tol=tol, max_iter=max_iter,
         callback=report if executor.verbose else None,
@@ -55,6 +57,7 @@ def _nystrom_preconditioner(
     rows: Rows,
     kernel: Kernel,
     points: FloatArray,
+    *,
     noise: float,
     weights: FloatArray,
     random_state: Any,

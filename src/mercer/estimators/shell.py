@@ -19,8 +19,9 @@ __all__ = ["Data", "all_or_nothing", "encode_targets", "make_threads", "read_dat
 
 _MEDIAN_SAMPLE = 1000  # rows from which data-dependent kernel parameters are found
 
-# From y to one column per output, float64: regression targets as they are, labels as ±1.
-Encode = Callable[[Any, int], FloatArray]
+# From y and the number of rows to one column per output, float64: regression targets as they are, labels as ±1; and
+# whether predictions are to be one-dimensional.
+Encode = Callable[[Any, int], tuple[FloatArray, bool]]
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Data:
     rows: Rows
     targets: FloatArray  # (n, p)
     weights: FloatArray | None  # (n,)
+    flat: bool  # whether y had one dimension
 
 
 @contextmanager
@@ -47,8 +49,8 @@ def all_or_nothing(estimator: Any) -> Iterator[None]:
 def read_data(estimator: Any, X: Any, y: Any, sample_weight: Any, *, encode: Encode, reset: bool) -> Data:
     """Check the arguments of ``fit`` and its kin."""
     rows = read_rows(estimator, X, reset=reset)
-    targets = encode(y, rows.n_rows)
-    return Data(rows, targets, check_sample_weight(sample_weight, n_rows=rows.n_rows))
+    targets, flat = encode(y, rows.n_rows)
+    return Data(rows, targets, check_sample_weight(sample_weight, n_rows=rows.n_rows), flat)
 
 
 def read_rows(estimator: Any, X: Any, *, reset: bool) -> Rows:
@@ -84,7 +86,8 @@ def resolve_kernel(kernel: Any, data: Data, random_state: Any) -> Kernel:
     return as_kernel(kernel).resolve(data.rows.take(positive), weights)
 
 
-def encode_targets(y: Any, n_rows: int) -> FloatArray:
-    """Regression targets as columns, shape (n, p)."""
+def encode_targets(y: Any, n_rows: int) -> tuple[FloatArray, bool]:
+    """Regression targets as columns, shape (n, p), and whether they came as one dimension."""
     targets = check_targets(y, n_rows=n_rows)
-    return targets[:, np.newaxis] if targets.ndim == 1 else targets
+    flat = targets.ndim == 1
+    return (targets[:, np.newaxis] if flat else targets), flat

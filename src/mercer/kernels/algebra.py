@@ -57,9 +57,7 @@ class Sum(_Pair):
         """Sum of the gradients."""
         return self.left.points_gradient(rows, points, weights) + self.right.points_gradient(rows, points, weights)
 
-    def parameter_gradient(
-        self, rows: FloatArray, points: FloatArray, weights: FloatArray
-    ) -> dict[str, FloatArray]:
+    def parameter_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
         """Gradients of both, side by side."""
         return _named(
             self.left.parameter_gradient(rows, points, weights), self.right.parameter_gradient(rows, points, weights)
@@ -89,13 +87,11 @@ class Product(_Pair):
 
     def points_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> FloatArray:
         """Product rule."""
-        return self.left.points_gradient(
-            rows, points, weights * self.right(rows, points)
-        ) + self.right.points_gradient(rows, points, weights * self.left(rows, points))
+        return self.left.points_gradient(rows, points, weights * self.right(rows, points)) + self.right.points_gradient(
+            rows, points, weights * self.left(rows, points)
+        )
 
-    def parameter_gradient(
-        self, rows: FloatArray, points: FloatArray, weights: FloatArray
-    ) -> dict[str, FloatArray]:
+    def parameter_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
         """Product rule: each side's gradient is weighted by the other's values."""
         return _named(
             self.left.parameter_gradient(rows, points, weights * self.right(rows, points)),

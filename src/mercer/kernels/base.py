@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, clone
 from mercer._typing import FloatArray
 
 if TYPE_CHECKING:
-    from mercer.kernels.algebra import Product, Sum
+    from mercer.kernels.algebra import Sum
 
 __all__ = ["Kernel", "Section", "check_positive", "tile_buffer"]
 
@@ -36,14 +36,15 @@ class Section(ABC):
         """Kernel values, shape (rows, points), in ``out`` where it is given (C-contiguous, of this dtype)."""
 
 
-class Kernel(BaseEstimator, ABC):  # type: ignore[misc]
+class Kernel(BaseEstimator, ABC):
     """A positive definite kernel.
 
     Kernels follow scikit-learn's conventions for parameters, so that they clone, print, compare and nest: a grid search
-    sees ``kernel__length_scale``. They add and multiply with ``+`` and ``*``, and a positive number times a kernel scales it.
+    sees ``kernel__length_scale``. They add and multiply with ``+`` and ``*``, and a positive number
+    times a kernel scales it.
 
-    A subclass gives ``bind``, ``diagonal``, ``points_gradient`` and ``parameter_gradient``; ``log_parameters`` names its
-    positive parameters, with respect to whose logarithms the gradient is taken.
+    A subclass gives ``bind``, ``diagonal``, ``points_gradient`` and ``parameter_gradient``; ``log_parameters`` names
+    its positive parameters, with respect to whose logarithms the gradient is taken.
     """
 
     log_parameters: ClassVar[tuple[str, ...]] = ()
@@ -73,10 +74,10 @@ class Kernel(BaseEstimator, ABC):  # type: ignore[misc]
         """
 
     @abstractmethod
-    def parameter_gradient(
-        self, rows: FloatArray, points: FloatArray, weights: FloatArray
-    ) -> dict[str, FloatArray]:
-        r"""Contract the gradient with respect to log-parameters, :math:`\sum_{ij} g_{ij}\,\partial k_{ij}/\partial\log\theta`.
+    def parameter_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
+        r"""Contract the gradient with respect to log-parameters.
+
+        This is :math:`\sum_{ij} g_{ij}\,\partial k_{ij}/\partial\log\theta`.
 
         Returns
         -------
@@ -84,21 +85,19 @@ class Kernel(BaseEstimator, ABC):  # type: ignore[misc]
             One array per name in ``get_log_parameters()``, of that parameter's shape.
         """
 
-    def __call__(
-        self, rows: FloatArray, points: FloatArray | None = None, out: FloatArray | None = None
-    ) -> FloatArray:
+    def __call__(self, rows: FloatArray, points: FloatArray | None = None, out: FloatArray | None = None) -> FloatArray:
         """Kernel matrix k(rows, points), shape (n, m); ``points=None`` means the rows themselves."""
         rows = np.atleast_2d(np.asarray(rows))
         points = rows if points is None else np.atleast_2d(np.asarray(points))
         dtype = np.float32 if rows.dtype == np.float32 else np.float64
         return self.bind(points, dtype).tile(rows, out)
 
-    def resolve(self, sample: FloatArray, weights: FloatArray | None = None) -> Self:  # noqa: ARG002
+    def resolve(self, sample: FloatArray, weights: FloatArray | None = None) -> Self:
         """Check the parameters and replace those that depend on data (``"median"``) by values for this sample."""
         self.check(n_features=sample.shape[1])
         return clone(self)  # type: ignore[no-any-return]
 
-    def check(self, n_features: int | None = None) -> None:  # noqa: B027  a kernel without parameters has none to check
+    def check(self, n_features: int | None = None) -> None:
         """Raise ``ValueError`` if a parameter is out of range or does not fit rows of that width."""
 
     def get_log_parameters(self) -> dict[str, FloatArray]:
@@ -140,7 +139,7 @@ class Kernel(BaseEstimator, ABC):  # type: ignore[misc]
         return self.__mul__(other)
 
     def _scaled(self, factor: float) -> Kernel:
-        return clone(self).set_params(amplitude=self.amplitude * factor)  # type: ignore[no-any-return,attr-defined]
+        return clone(self).set_params(amplitude=self.amplitude * factor)  # type: ignore[no-any-return]
 
 
 def check_positive(value: Any, name: str) -> float:

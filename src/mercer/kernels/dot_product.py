@@ -32,7 +32,7 @@ class Linear(Kernel):
     def __init__(self, amplitude: float = 1.0) -> None:
         self.amplitude = amplitude
 
-    def check(self, n_features: int | None = None) -> None:  # noqa: ARG002
+    def check(self, n_features: int | None = None) -> None:
         """Raise ``ValueError`` for an amplitude that is not positive."""
         check_positive(self.amplitude, "amplitude")
 
@@ -44,15 +44,13 @@ class Linear(Kernel):
     def diagonal(self, rows: FloatArray) -> FloatArray:
         """A |x|²."""
         rows = np.asarray(rows, dtype=np.float64)
-        return float(self.amplitude) * np.einsum("ij,ij->i", rows, rows)
+        return np.asarray(float(self.amplitude) * np.einsum("ij,ij->i", rows, rows))
 
-    def points_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> FloatArray:  # noqa: ARG002
+    def points_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> FloatArray:
         """Contract ∂k/∂z = A x; see ``Kernel``."""
         return np.asarray(self.amplitude * (weights.T @ np.asarray(rows, dtype=np.float64)))
 
-    def parameter_gradient(
-        self, rows: FloatArray, points: FloatArray, weights: FloatArray
-    ) -> dict[str, FloatArray]:
+    def parameter_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
         """Contract ∂k/∂log A = k; see ``Kernel``."""
         return {"amplitude": np.asarray(np.sum(weights * self(rows, points)))}
 
@@ -89,7 +87,7 @@ class Polynomial(Kernel):
         """An offset of zero has no logarithm and stays as it is."""
         return ("scale", "offset", "amplitude") if self.offset > 0 else ("scale", "amplitude")
 
-    def check(self, n_features: int | None = None) -> None:  # noqa: ARG002
+    def check(self, n_features: int | None = None) -> None:
         """Raise ``ValueError`` for parameters outside their range."""
         check_positive(self.amplitude, "amplitude")
         check_positive(self.scale, "scale")
@@ -115,13 +113,11 @@ class Polynomial(Kernel):
         """Contract ∂k/∂z = A p s (s x·z + c)^(p-1) x; see ``Kernel``."""
         return np.asarray(self.scale * (self._slopes(rows, points) * weights).T @ np.asarray(rows, dtype=np.float64))
 
-    def parameter_gradient(
-        self, rows: FloatArray, points: FloatArray, weights: FloatArray
-    ) -> dict[str, FloatArray]:
+    def parameter_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
         """Contract the gradient with respect to log scale, log offset, log amplitude; see ``Kernel``."""
         slopes = self._slopes(rows, points) * weights
         inner = np.asarray(rows, dtype=np.float64) @ np.asarray(points, dtype=np.float64).T
-        gradient = {
+        gradient: dict[str, FloatArray] = {
             "scale": np.asarray(self.scale * np.sum(slopes * inner)),
             "amplitude": np.asarray(np.sum(weights * self(rows, points))),
         }

@@ -36,11 +36,11 @@ class Function(Kernel):
     def __init__(self, function: Callable[[FloatArray, FloatArray], FloatArray]) -> None:
         self.function = function
 
-    def check(self, n_features: int | None = None) -> None:  # noqa: ARG002
-        """Raise ``ValueError`` if the function cannot be called."""
+    def check(self, n_features: int | None = None) -> None:
+        """Raise ``TypeError`` if the function cannot be called."""
         if not callable(self.function):
             msg = f"function must be callable as function(rows, points), got {self.function!r}."
-            raise ValueError(msg)
+            raise TypeError(msg)
 
     def bind(self, points: FloatArray, dtype: Any = np.float64) -> Section:
         """Prepare k(·, points) for many tiles of rows."""

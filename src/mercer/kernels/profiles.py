@@ -103,9 +103,9 @@ def _exp32(x: Any) -> Any:
     return p * power if x > _LOWEST32 else _ZERO32
 
 
-@overload(_exp, inline="always", jit_options={"fastmath": {"contract"}})  # type: ignore[untyped-decorator]
+@overload(_exp, inline="always", jit_options={"fastmath": {"contract"}})
 def _choose_exp(x: Any) -> Callable[[Any], Any]:
-    return _exp64 if x.bitwidth == 64 else _exp32  # noqa: PLR2004  two widths exist
+    return _exp64 if x.bitwidth == 64 else _exp32
 
 
 @inlined
@@ -161,11 +161,11 @@ def exponential_over_distance(tile: FloatArray, amplitude: Any) -> None:
 
 
 @jit_sum
-def scale_rows(rows: FloatArray, shift: FloatArray, inverse_scale: FloatArray, out: FloatArray) -> float:
+def scale_rows(rows: FloatArray, shift: FloatArray, inverse_scale: FloatArray, out: FloatArray) -> Any:
     """Fill out (T, d+2) with [x̃, -|x̃|²/2, 1], x̃ = (x - shift) · inverse_scale; return the largest |x̃|²/2."""
     n_features = rows.shape[1]
     one = out.dtype.type(1)
-    largest = 0.0
+    largest: Any = 0.0
     for i in range(rows.shape[0]):
         half_norm = out.dtype.type(0)
         for k in range(n_features):

@@ -1,9 +1,12 @@
 r"""Stationary kernels: functions of the scaled distance between two rows.
 
-A tile is one matrix product and one pass of elementwise work in place. With :math:`\tilde x = (x - c)/\ell` the exponent
-is
+A tile is one matrix product and one pass of elementwise work in place. With :math:`\tilde x = (x - c)/\ell` the
+exponent is
 
-.. math:: E = -\tfrac12|\tilde x - \tilde z|^2 = [\tilde x,\, -\tfrac12|\tilde x|^2,\, 1]\cdot[\tilde z,\, 1,\, -\tfrac12|\tilde z|^2],
+.. math::
+
+    E = -\tfrac12|\tilde x - \tilde z|^2
+      = [\tilde x,\, -\tfrac12|\tilde x|^2,\, 1]\cdot[\tilde z,\, 1,\, -\tfrac12|\tilde z|^2],
 
 so the norms ride along as two more columns. The common shift c, the mean of the points, keeps the cancellation small;
 where it is not small the exponents are computed again from the differences (see ``profiles``).
@@ -13,7 +16,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import clone
@@ -88,9 +91,7 @@ class Stationary(Kernel):
         pulled = contracted.T @ section.scaled(rows) - np.sum(contracted, axis=0)[:, np.newaxis] * section.points
         return np.asarray(pulled * section.inverse_scale)
 
-    def parameter_gradient(
-        self, rows: FloatArray, points: FloatArray, weights: FloatArray
-    ) -> dict[str, FloatArray]:
+    def parameter_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
         """Contract the gradient with respect to log length scale and log amplitude; see ``Kernel``."""
         contracted, section = self._weighted_slopes(rows, points, weights)
         x, z = section.scaled(rows), section.points
@@ -213,9 +214,7 @@ class Matern(Stationary):
 
     smooth_at_zero: ClassVar[bool] = False
 
-    def __init__(
-        self, length_scale: Any = 1.0, nu: Literal[0.5, 1.5, 2.5] = 1.5, amplitude: float = 1.0
-    ) -> None:
+    def __init__(self, length_scale: Any = 1.0, nu: float = 1.5, amplitude: float = 1.0) -> None:
         self.length_scale = length_scale
         self.nu = nu
         self.amplitude = amplitude
@@ -230,9 +229,9 @@ class Matern(Stationary):
     def profile(self, dtype: np.dtype[Any]) -> Profile:
         """The formula of the class, with s = √(2ν) r."""
         amplitude, root = dtype.type(self.amplitude), dtype.type(np.sqrt(2.0 * self.nu))
-        if self.nu == 0.5:  # noqa: PLR2004
+        if self.nu == 0.5:
             return lambda tile: profiles.exponential(tile, amplitude, root)
-        if self.nu == 1.5:  # noqa: PLR2004
+        if self.nu == 1.5:
             return lambda tile: profiles.linear_exponential(tile, amplitude, root)
         third = dtype.type(self.amplitude / 3)
         return lambda tile: profiles.quadratic_exponential(tile, amplitude, third, root)
@@ -240,8 +239,8 @@ class Matern(Stationary):
     def slope(self, dtype: np.dtype[Any]) -> Profile:
         """dk/dE: A e^{-r}/r, 3A e^{-s}, (5/3)A (1+s) e^{-s}."""
         amplitude, root = self.amplitude, dtype.type(np.sqrt(2.0 * self.nu))
-        if self.nu == 0.5:  # noqa: PLR2004
+        if self.nu == 0.5:
             return lambda tile: profiles.exponential_over_distance(tile, dtype.type(amplitude))
-        if self.nu == 1.5:  # noqa: PLR2004
+        if self.nu == 1.5:
             return lambda tile: profiles.exponential(tile, dtype.type(3 * amplitude), root)
         return lambda tile: profiles.linear_exponential(tile, dtype.type(5 * amplitude / 3), root)

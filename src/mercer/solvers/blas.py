@@ -87,7 +87,7 @@ def whiten(tile: FloatArray, lower: FloatArray) -> None:
     if n_rows == 0 or size == 0:
         return
     row_stride = tile.strides[0] // 8 if n_rows > 1 else size  # NumPy leaves the stride of a single row open
-    if tile.strides[1] != 8 or row_stride < size or not lower.flags.f_contiguous or tile.dtype != lower.dtype:  # noqa: PLR2004
+    if tile.strides[1] != 8 or row_stride < size or not lower.flags.f_contiguous or tile.dtype != lower.dtype:
         msg = "whiten needs a float64 tile with contiguous rows and a Fortran-contiguous float64 factor."
         raise ValueError(msg)
     _routine("dtrsm")(

@@ -52,7 +52,10 @@ def conjugate_gradient(
     iterations = 0
     # The recurrence for the residual drifts; start again from the true one when it says that all is done.
     while True:
-        step = _descend(apply, x, residual, precondition, scale, tol, max_iter - iterations, callback, iterations)
+        step = _descend(
+            apply, x, residual, precondition=precondition, scale=scale, tol=tol, max_iter=max_iter - iterations,
+            callback=callback, done=iterations,
+        )  # fmt: skip
         iterations += step
         residual = right - apply(x)
         worst = float(np.max(np.linalg.norm(residual, axis=0) / scale, initial=0.0))
@@ -64,12 +67,13 @@ def _descend(
     apply: Operator,
     x: FloatArray,
     residual: FloatArray,
+    *,
     precondition: Operator,
     scale: FloatArray,
     tol: float,
     max_iter: int,
     callback: Callable[[int, float], None] | None,
-    offset: int,
+    done: int,
 ) -> int:
     """Run the recurrence on x and residual in place until it says that all systems are done; count its steps."""
     direction = np.zeros_like(x)
@@ -77,7 +81,7 @@ def _descend(
     for iteration in range(max_iter):
         relative = np.linalg.norm(residual, axis=0) / scale
         if callback is not None:
-            callback(offset + iteration, float(np.max(relative, initial=0.0)))
+            callback(done + iteration, float(np.max(relative, initial=0.0)))
         active = relative > tol
         if not np.any(active):
             return iteration

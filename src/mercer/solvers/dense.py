@@ -81,8 +81,8 @@ def cholesky_in_place(matrix: FloatArray, *, name: str = "the kernel matrix plus
         _restore(matrix, diagonal + jitter)
     if jitter:
         warnings.warn(
-            f"{name} is singular to rounding; {jitter:.2g} was added to its diagonal. Duplicate rows and smooth kernels "
-            "with little or no noise cause this; a larger noise avoids it.",
+            f"{name} is singular to rounding; {jitter:.2g} was added to its diagonal. Duplicate rows and smooth "
+            "kernels with little or no noise cause this; a larger noise avoids it.",
             JitterWarning,
             stacklevel=3,
         )

@@ -1,7 +1,7 @@
 r"""Preconditioners for kernel systems.
 
-The Nyström preconditioner inverts :math:`\Lambda + VV^\top`, :math:`V = K_{nr}L^{-\top}`, where :math:`K_{rr} = LL^\top`
-and :math:`\Lambda = \lambda W^{-1}` is the diagonal noise, by the Woodbury formula:
+The Nyström preconditioner inverts :math:`\Lambda + VV^\top`, :math:`V = K_{nr}L^{-\top}`, where
+:math:`K_{rr} = LL^\top` and :math:`\Lambda = \lambda W^{-1}` is the diagonal noise, by the Woodbury formula:
 
 .. math:: \Lambda^{-1}b - \Lambda^{-1}V(\lambda I + V^\top W V)^{-1}V^\top W\,b.
 """

@@ -2,8 +2,8 @@ r"""Ridge regression on whitened features, from its statistics alone.
 
 With features :math:`v(x) \in R^r` of unit prior covariance, and sums over the rows (weighted by :math:`\omega_i`)
 :math:`A = \sum\omega vv^\top`, :math:`c = \sum\omega vy`, the weights are :math:`u = (A + \lambda I)^{-1}c`, and
-:math:`\lambda\,v^\top(A+\lambda I)^{-1}v` is their share of the predictive variance. An intercept without penalty is the
-same after centring features and targets.
+:math:`\lambda\,v^\top(A+\lambda I)^{-1}v` is their share of the predictive variance. An intercept without penalty is
+the same after centring features and targets.
 
 ==============  ==================================================  ==============
 symbol          code                                                shape
@@ -58,9 +58,7 @@ class RidgeProblem:
     intercept: bool
 
     @classmethod
-    def from_sums(
-        cls, *, gram: FloatArray, cross: FloatArray, moments: FloatArray, intercept: bool
-    ) -> RidgeProblem:
+    def from_sums(cls, *, gram: FloatArray, cross: FloatArray, moments: FloatArray, intercept: bool) -> RidgeProblem:
         """Take [y, 1]-augmented sums apart, and centre them for an intercept."""
         total = float(moments[-1, -1])
         squares = np.diagonal(moments)[:-1]
@@ -111,7 +109,7 @@ class RidgePath:
     projections: FloatArray  # (r, p): Qᵀc
 
     def solve(self, noise: float) -> RidgeSolution:
-        """u = Q (Θ + λ)⁻¹ Qᵀc; directions without data, where Θ + λ vanishes, keep their prior."""
+        """U = Q (Θ + λ)⁻¹ Qᵀc; directions without data, where Θ + λ vanishes, keep their prior."""
         shifted = self.eigenvalues + noise
         known = shifted > self._lost()
         inverse = np.where(known, 1.0 / np.where(known, shifted, 1.0), 0.0)
@@ -133,7 +131,7 @@ class RidgePath:
         # |y|² - 2cᵀu + uᵀAu = |y|² - Σ q² (θ + 2λ)/(θ + λ)²
         explained = np.sum(self.projections[known] ** 2 * (theta + 2 * noise) / shifted**2, axis=0)
         floor = np.finfo(np.float64).eps * self.problem.squares  # below it the difference is rounding
-        return np.maximum(self.problem.squares - explained, floor)
+        return np.asarray(np.maximum(self.problem.squares - explained, floor))
 
     def gcv(self, noise: float) -> float:
         """Generalised cross-validation: mean squared residual over (1 - dof/n)², summed over the outputs."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import joblib
@@ -31,7 +32,7 @@ class Threads:
     Parameters
     ----------
     n_jobs : int or None, default=None
-        Number of threads; None takes what joblib's ``parallel_config`` says, else as many as BLAS may use; -1 all cores.
+        Number of threads; None for what joblib's ``parallel_config`` says, else as many as BLAS may use; -1 for all.
     verbose : int, default=0
         1 shows progress.
     """
@@ -54,7 +55,7 @@ class Threads:
         if n_tiles <= 1:  # too small to be worth a thread or a change of BLAS
             return [task(0, n_rows, progress.advance if progress else _no_tick)]
         bounds = np.linspace(0, n_tiles, workers + 1).round().astype(int) * tile
-        spans = [(int(a), min(int(b), n_rows)) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+        spans = [(int(a), min(int(b), n_rows)) for a, b in pairwise(bounds)]
         with blas_threads(max(1, self.n_jobs // workers)):
             return _run_spans(task, spans, progress)
 
@@ -112,11 +113,11 @@ def effective_jobs(n_jobs: int | None) -> int:
         if configured not in (None, 1):
             return int(joblib.effective_n_jobs(configured))
         pools = [pool["num_threads"] for pool in _controller().select(user_api="blas").info()]
-        return max(pools, default=joblib.cpu_count())
+        return int(max(pools, default=joblib.cpu_count()))
     if n_jobs == 0:
         msg = "n_jobs must not be 0: None for the default, -1 for all cores, or a number of threads."
         raise ValueError(msg)
-    return max(1, n_jobs if n_jobs > 0 else joblib.cpu_count() + 1 + n_jobs)
+    return max(1, n_jobs if n_jobs > 0 else int(joblib.cpu_count()) + 1 + n_jobs)
 
 
 _lock = threading.Lock()

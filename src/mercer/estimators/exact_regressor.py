@@ -1,0 +1,136 @@
+"""Regression on the full kernel matrix."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import RegressorMixin
+
+from mercer._typing import FloatArray
+from mercer._validation import check_is_fitted
+from mercer.estimators.exact_machine import ExactMachine
+from mercer.estimators.shell import all_or_nothing, encode_targets, make_threads, read_data
+
+__all__ = ["ExactRegressor"]
+
+
+class ExactRegressor(RegressorMixin, ExactMachine):
+    r"""Kernel regression on the full kernel matrix: Gaussian process, kernel ridge, or LS-SVM.
+
+    Minimises :math:`\sum_i\omega_i(y_i - f(x_i) - b)^2 + \lambda|f|^2` over functions of the kernel's space, which is
+    the posterior mean of a Gaussian process with noise variance :math:`\lambda/\omega_i`.
+
+    Time grows with n³ and memory with n² (one matrix); with ``solver="cg"`` with n² per iteration and n.
+
+    Parameters
+    ----------
+    kernel : str, kernel or callable, default="gaussian"
+        A name ("gaussian", "matern", "linear", "polynomial"), a kernel of ``mercer.kernels``, a function of two
+        matrices, or "precomputed": X is then the kernel matrix. By name, length scales are the median distance of the
+        rows.
+    noise : float, default=0.1
+        λ, added to the diagonal of the kernel matrix. 0 interpolates.
+    intercept : bool, default=False
+        Whether to add a constant b that is not penalised; True gives the LS-SVM.
+    solver : {"cholesky", "cg"}, default="cholesky"
+        "cg" never stores the kernel matrix; it gives no error bars.
+    tol : float, default=1e-6
+        Relative residual at which conjugate gradients stop.
+    max_iter : int, default=1000
+        Iterations after which conjugate gradients give up, with a ``ConvergenceWarning``.
+    random_state : int, RandomState or None, default=None
+        For the rows of the preconditioner, and for those on which a median distance is found.
+    n_jobs : int or None, default=None
+        Threads; None for as many as BLAS may use.
+    verbose : int, default=0
+        1 shows progress.
+
+    Attributes
+    ----------
+    kernel_ : Kernel
+        The kernel with its parameters as numbers.
+    coefficients_ : array (n,) or (n, p)
+        Weights of the training rows (those of positive weight).
+    intercept_ : float or array (p,)
+    jitter_ : float
+        What had to be added to the diagonal beyond the noise; 0 in regular cases.
+    n_iter_ : int
+        Iterations of the solver.
+    expansion_ : KernelExpansion
+        The model.
+
+    See Also
+    --------
+    NystromRegressor : The same on a basis of few points, for many rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mercer import ExactRegressor
+    >>> from mercer.kernels import Gaussian
+    >>> X = np.linspace(0, 6, 30)[:, np.newaxis]
+    >>> model = ExactRegressor(Gaussian(length_scale=1.0), noise=1e-4).fit(X, np.sin(X[:, 0]))
+    >>> mean, std = model.predict([[1.5], [30.0]], return_std=True)
+    >>> mean.round(3), std.round(3)
+    (array([0.997, 0.   ]), array([0.005, 1.   ]))
+    """
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit to rows X (n, d) and targets y (n,) or (n, p); a weight ω divides the noise of its row."""
+        self._validate_params()
+        with all_or_nothing(self):
+            data = read_data(self, X, y, sample_weight, encode=encode_targets, reset=True)
+            self._fit(data)
+            self._flat = data.flat
+        return self
+
+    def predict(
+        self, X: Any, return_std: bool = False, return_cov: bool = False
+    ) -> FloatArray | tuple[FloatArray, FloatArray]:
+        """Predict the mean, and on request the standard deviation (n,) or the covariance (n, n) of the function.
+
+        They are those of the function without noise, in units in which λ is the noise variance and the kernel's
+        amplitude the prior variance. All outputs share them.
+        """
+        rows = self._new_rows(X)
+        mean = self.expansion_.evaluate(rows, executor=make_threads(self))
+        mean = mean[:, 0] if self._flat else mean
+        if return_cov:
+            self._need_factor("return_cov")
+            return mean, self.expansion_.covariance(rows, executor=make_threads(self))
+        if return_std:
+            self._need_factor("return_std")
+            return mean, np.sqrt(self.expansion_.variances(rows, executor=make_threads(self)))
+        return mean
+
+    def loo_residuals(self) -> FloatArray:
+        """Leave-one-out residuals of the training rows, exact and without a second fit; NaN for rows of weight zero.
+
+        Row i without itself is predicted with an error of α_i / M⁻¹_ii, with M the system that was solved: H, bordered
+        by ones if there is an intercept. Cost: n³/3.
+        """
+        diagonal = self._need_factor("loo_residuals").inverse_diagonal()
+        if self.intercept:
+            # (M⁻¹)_ii = (H⁻¹)_ii - η_i²/s
+            diagonal = diagonal - self._eta**2 / np.sum(self._eta)
+        residuals = np.full((self._n_rows, self.expansion_.coefficients.shape[1]), np.nan)
+        residuals[self._index] = self.expansion_.coefficients / diagonal[:, np.newaxis]
+        return residuals[:, 0] if self._flat else residuals
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    @property
+    def coefficients_(self) -> FloatArray:
+        """Weights of the training rows."""
+        check_is_fitted(self)
+        return self.expansion_.coefficients[:, 0] if self._flat else self.expansion_.coefficients
+
+    @property
+    def intercept_(self) -> Any:
+        """The constant b."""
+        check_is_fitted(self)
+        return float(self.expansion_.intercept[0]) if self._flat else self.expansion_.intercept
