@@ -76,8 +76,8 @@ class NystromRegressor(RegressorMixin, NystromMachine):
     Notes
     -----
     The system is solved in whitened form, :math:`\lambda I + L^{-1}K_{mn}K_{nm}L^{-\top}` with
-    :math:`K_{mm} = LL^\top`. Where rounding of :math:`K_{mn}K_{nm}` could matter beside λ, the features are whitened tile by tile before they are
-    summed, which takes about twice as long and loses half as many digits.
+    :math:`K_{mm} = LL^\top`. Where rounding of :math:`K_{mn}K_{nm}` could matter beside λ, the features are whitened
+    tile by tile before they are summed, which takes about twice as long and loses half as many digits.
 
     Examples
     --------

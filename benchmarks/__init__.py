@@ -1,0 +1,1 @@
+"""Speed, memory and accuracy against peers, in one run, as ratios."""

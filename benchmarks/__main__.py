@@ -1,0 +1,50 @@
+"""Run all benchmarks and write docs/benchmarks.md: `make bench`, or `python -m benchmarks --rounds 5`."""
+
+import argparse
+import os
+import platform
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import scipy
+import sklearn
+
+from benchmarks import exact, forest, start_up
+
+TITLES: dict[str, Callable[[int], str]] = {
+    "Forest cover type: a basis of few points": forest.report,
+    "The full kernel matrix": exact.report,
+    "Start-up": start_up.report,
+}
+
+HEAD = """# Benchmarks
+
+Made by `make bench` (`python -m benchmarks`), all contestants in the same run, taking turns. Times on shared machines
+are noisy: read the ratios. The limit is the time that the machine's own rates of dsyrk, dgemm and exp allow for the
+arithmetic of the method, measured in the same run on data in the cache.
+"""
+
+
+def main() -> None:
+    """Run, print and write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of each race")
+    parser.add_argument("--output", type=Path, default=Path("docs/benchmarks.md"))
+    arguments = parser.parse_args()
+    load = os.getloadavg()[0]
+    text = f"{HEAD}\n{_machine()} Load average at the start: {load:.1f}.\n"
+    for title, report in TITLES.items():
+        section = f"\n## {title}\n\n```text\n{report(arguments.rounds)}\n```\n"
+        print(section, flush=True)
+        text += section
+    arguments.output.write_text(text, encoding="utf-8")
+
+
+def _machine() -> str:
+    versions = f"NumPy {np.__version__}, SciPy {scipy.__version__}, scikit-learn {sklearn.__version__}"
+    return f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}, {versions}."
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""What mercer does, in under two minutes: `make demo`.
+
+Fits exact and Nyström models to 100 000 generated rows, prints what they cost and how well they do, and saves a plot of
+a fit with error bars.
+"""
+
+import time
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+
+from mercer import ExactRegressor, NystromRegressor
+from mercer.datasets import make_bumps, make_waves
+from mercer.kernels import Gaussian
+from mercer.reports.plots import plot_fits
+from mercer.reports.table import format_table
+
+NOISE = 0.1  # standard deviation of the noise in the data
+
+
+def measure(name, model, X, y, X_test, y_test):
+    """Fit, predict and report one row of the table."""
+    tracemalloc.start()
+    start = time.perf_counter()
+    model.fit(X, y)
+    fitted = time.perf_counter()
+    error = np.sqrt(np.mean((model.predict(X_test) - y_test) ** 2))
+    predicted = time.perf_counter()
+    peak = tracemalloc.get_traced_memory()[1] / 2**20
+    tracemalloc.stop()
+    size = len(model.expansion_.points)
+    return [name, len(X), size, fitted - start, predicted - fitted, float(error), round(peak)]
+
+
+def compare_methods():
+    """Print the table of methods."""
+    X, y = make_waves(110_000, n_features=6, noise=NOISE, random_state=0)
+    train, test = (X[:100_000], y[:100_000]), (X[100_000:], y[100_000:])
+    kernel = Gaussian(length_scale=2.0)
+    small, seed = {"noise": NOISE**2, "random_state": 0}, 0
+    NystromRegressor(kernel, n_basis=10).fit(X[:100], y[:100])  # compiles the kernel once
+    print("100 000 rows, 6 features, a smooth function plus noise of standard deviation 0.1;")
+    print("errors are root mean squares on 10 000 other rows, memory is the peak beyond the data.\n")
+    rows = [
+        measure("exact (subsample)", ExactRegressor(kernel, noise=NOISE**2), train[0][:1000], train[1][:1000], *test),
+        measure("exact (subsample)", ExactRegressor(kernel, noise=NOISE**2), train[0][:4000], train[1][:4000], *test),
+        measure("Nyström", NystromRegressor(kernel, n_basis=100, **small), *train, *test),
+        measure("Nyström", NystromRegressor(kernel, n_basis=500, **small), *train, *test),
+        measure("Nyström", NystromRegressor(kernel, n_basis=1000, **small), *train, *test),
+        measure(
+            "Nyström, noise by GCV",
+            NystromRegressor(kernel, n_basis=500, noise="gcv", random_state=seed),
+            *train,
+            *test,
+        ),
+    ]
+    header = ["method", "rows", "basis", "fit s", "predict s", "test error", "peak MB"]
+    print(format_table(header, rows))
+
+
+def plot_error_bars(path):
+    """Save a plot of two fits with error bars."""
+    X, y = make_bumps(400, noise=NOISE, random_state=1)
+    grid = np.linspace(-7.5, 7.5, 600)[:, np.newaxis]
+    truth = np.sin(1.4 * grid[:, 0]) * np.exp(-0.02 * grid[:, 0] ** 2) + 0.15 * grid[:, 0]
+    kernel = Gaussian(length_scale=1.0)
+    exact = ExactRegressor(kernel, noise=NOISE**2).fit(X, y)
+    nystrom = NystromRegressor(kernel, noise=NOISE**2, n_basis=15, random_state=0).fit(X, y)
+    titles = "exact, 400 points", f"Nyström, {nystrom.rank_} points"
+    plot_fits(
+        path,
+        X=X[:, 0],
+        y=y,
+        grid=grid[:, 0],
+        fits={
+            titles[0]: exact.predict(grid, return_std=True),
+            titles[1]: nystrom.predict(grid, return_std=True),
+        },
+        truth=truth,
+        points={titles[1]: nystrom.basis_[:, 0]},
+    )
+    print(f"\nA fit with error bars: {path}")
+
+
+if __name__ == "__main__":
+    compare_methods()
+    plot_error_bars(Path("demo.png"))

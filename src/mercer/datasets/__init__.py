@@ -1,0 +1,6 @@
+"""Data to try things on: generated sets, and loaders of public ones."""
+
+from mercer.datasets.forest import load_forest
+from mercer.datasets.synthetic import make_bumps, make_waves
+
+__all__ = ["load_forest", "make_bumps", "make_waves"]

@@ -1,0 +1,65 @@
+"""The one door to matplotlib."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from mercer._typing import FloatArray
+
+__all__ = ["plot_fits"]
+
+_BLUE, _GREY, _RED = "#2b6cb0", "#718096", "#c53030"
+
+
+def plot_fits(
+    path: str | Path,
+    *,
+    X: FloatArray,
+    y: FloatArray,
+    grid: FloatArray,
+    fits: Mapping[str, tuple[FloatArray, FloatArray]],
+    truth: FloatArray | None = None,
+    points: Mapping[str, FloatArray] | None = None,
+) -> None:
+    """Plot fits of one input with error bars side by side, and save them (PNG, SVG or PDF by the file's ending).
+
+    Parameters
+    ----------
+    path : path
+    X, y : arrays (n,)
+        The data.
+    grid : array (k,)
+        Where the fits are drawn.
+    fits : mapping from title to (mean, std), each (k,)
+    truth : array (k,) or None
+        The function behind the data.
+    points : mapping from title to array, or None
+        Basis points, drawn as ticks.
+    """
+    figure = Figure(figsize=(5.2 * len(fits), 3.9), layout="constrained")
+    axes = figure.subplots(1, len(fits), sharey=True, squeeze=False)[0]
+    for axis, (title, (mean, std)) in zip(axes, fits.items(), strict=True):
+        _draw_fit(axis, X, y, grid, mean, std)
+        if truth is not None:
+            axis.plot(grid, truth, color=_RED, linewidth=1, linestyle="--", label="true function")
+        if points is not None and title in points:
+            level = axis.get_ylim()[0]
+            axis.plot(points[title], np.full(len(points[title]), level), "|", color="black", ms=9, label="basis points")
+        axis.set_title(title)
+        axis.set_xlabel("input")
+    axes[0].set_ylabel("target")
+    axes[-1].legend(loc="upper left", fontsize=8, frameon=False)
+    figure.savefig(path, dpi=130)
+
+
+def _draw_fit(axis: Any, X: FloatArray, y: FloatArray, grid: FloatArray, mean: FloatArray, std: FloatArray) -> None:
+    for width, alpha in ((2.0, 0.15), (1.0, 0.25)):
+        axis.fill_between(grid, mean - width * std, mean + width * std, color=_BLUE, alpha=alpha, linewidth=0)
+    axis.plot(X, y, ".", color=_GREY, markersize=2.5, alpha=0.6, label="data")
+    axis.plot(grid, mean, color=_BLUE, linewidth=1.8, label="mean, 1 and 2 std")
+    axis.spines[["top", "right"]].set_visible(False)
