@@ -20,8 +20,10 @@ from mercer.kernels import Kernel, Precomputed
 
 __all__ = ["KernelExpansion", "Variance"]
 
-# float32 is used only where the coefficients cannot blow its rounding up beyond this share of the function's size.
-_FLOAT32_ERROR = 1e-4
+# float32 is used only where its rounding, as the coefficients magnify it, stays below this share of the function's size.
+_FLOAT32_ERROR = 1e-3
+# The largest error of float32 evaluation in units of eps·|w|₂·max k: 1 to 3 were seen on data with 54 features.
+_FLOAT32_FACTOR = 4.0
 
 
 @dataclass(frozen=True)
@@ -191,5 +193,6 @@ class KernelExpansion:
         sample = self.points[:: max(1, len(self.points) // 256)]
         values = kernel_times(as_rows(sample), self.kernel, self.points, self.coefficients, executor=Threads(1))
         largest_kernel = np.max(np.abs(self.kernel(sample[:64])), initial=0.0)
-        rounding = np.finfo(np.float32).eps * largest_kernel * np.sum(np.abs(self.coefficients), axis=0)
+        norms = np.linalg.norm(self.coefficients, axis=0)
+        rounding = _FLOAT32_FACTOR * np.finfo(np.float32).eps * largest_kernel * norms
         return bool(np.all(rounding <= _FLOAT32_ERROR * np.max(np.abs(values), axis=0, initial=0.0)))

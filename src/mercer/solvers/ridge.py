@@ -79,14 +79,16 @@ class RidgeProblem:
     def solve(self, noise: float) -> RidgeSolution:
         """Solve for one noise by Cholesky; by eigenvalues where A + λI is singular to rounding."""
         size = len(self.gram)
-        shifted = self.gram + noise * np.eye(size)
+        shifted = np.array(self.gram, order="F")  # factored and inverted in its own memory
+        shifted[np.diag_indices(size)] += noise
         lost = size * np.finfo(np.float64).eps * np.max(np.diagonal(shifted), initial=0.0)
-        lower, info = lapack.dpotrf(shifted, lower=1, clean=1)
+        lower, info = lapack.dpotrf(shifted, lower=1, clean=1, overwrite_a=1)
         if info or size == 0 or np.min(np.diagonal(lower)) ** 2 <= lost:
             return self.path().solve(noise)
         weights, _ = lapack.dpotrs(lower, self.cross, lower=1)
-        inverse, _ = lapack.dtrtri(lower, lower=1)
-        return self._solution(weights, np.sqrt(noise) * inverse, noise)
+        root, _ = lapack.dtrtri(lower, lower=1, overwrite_c=1)
+        root *= np.sqrt(noise)
+        return self._solution(weights, root, noise)
 
     def path(self) -> RidgePath:
         """Factor once, for solutions at any noise."""
