@@ -20,7 +20,7 @@ from mercer.kernels import Kernel, Precomputed
 
 __all__ = ["KernelExpansion", "Variance"]
 
-# float32 is used only where its rounding, as the coefficients magnify it, stays below this share of the function's size.
+# float32 is used only where its rounding, magnified by the coefficients, stays below this share of the function's size.
 _FLOAT32_ERROR = 1e-3
 # The largest error of float32 evaluation in units of eps·|w|₂·max k: 1 to 3 were seen on data with 54 features.
 _FLOAT32_FACTOR = 4.0

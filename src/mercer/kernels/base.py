@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -87,8 +89,8 @@ class Kernel(BaseEstimator, ABC):
 
     def __call__(self, rows: FloatArray, points: FloatArray | None = None, out: FloatArray | None = None) -> FloatArray:
         """Kernel matrix k(rows, points), shape (n, m); ``points=None`` means the rows themselves."""
-        rows = np.atleast_2d(np.asarray(rows))
-        points = rows if points is None else np.atleast_2d(np.asarray(points))
+        rows = _finite_table(rows, "rows")
+        points = rows if points is None else _finite_table(points, "points")
         dtype = np.float32 if rows.dtype == np.float32 else np.float64
         return self.bind(points, dtype).tile(rows, out)
 
@@ -142,6 +144,14 @@ class Kernel(BaseEstimator, ABC):
         return clone(self).set_params(amplitude=self.amplitude * factor)  # type: ignore[no-any-return]
 
 
+def _finite_table(table: Any, name: str) -> FloatArray:
+    array = np.atleast_2d(np.asarray(table))
+    if array.ndim != 2 or array.dtype.kind not in "fiub" or not np.all(np.isfinite(array)):
+        msg = f"{name} must form a two-dimensional array of finite numbers."
+        raise ValueError(msg)
+    return array
+
+
 def check_positive(value: Any, name: str) -> float:
     """Return the value as a float, or raise ``ValueError`` if it is not a finite number above zero."""
     try:
@@ -178,4 +188,14 @@ def _leaves(kernel: Any) -> Iterator[Any]:
 def _same(first: Any, second: Any) -> bool:
     if isinstance(first, (np.ndarray, list, tuple)) or isinstance(second, (np.ndarray, list, tuple)):
         return bool(np.array_equal(np.asarray(first), np.asarray(second)))
-    return bool(first == second)
+    if isinstance(first, partial) and isinstance(second, partial):
+        return (first.func, first.args, first.keywords) == (second.func, second.args, second.keywords)
+    return bool(first == second) or (callable(first) and _same_pickle(first, second))
+
+
+def _same_pickle(first: Any, second: Any) -> bool:
+    """Whether two callables are copies of each other; those that cannot be pickled are not known to be."""
+    try:
+        return pickle.dumps(first) == pickle.dumps(second)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -91,10 +92,12 @@ class Polynomial(Kernel):
         """Raise ``ValueError`` for parameters outside their range."""
         check_positive(self.amplitude, "amplitude")
         check_positive(self.scale, "scale")
-        if isinstance(self.degree, bool) or self.degree != int(self.degree) or self.degree < 1:
+        if isinstance(self.degree, bool) or not (
+            isinstance(self.degree, Real) and self.degree >= 1 and float(self.degree).is_integer()
+        ):
             msg = f"degree must be a whole number of at least 1, got {self.degree!r}."
             raise ValueError(msg)
-        if not (np.isfinite(self.offset) and self.offset >= 0):
+        if not (isinstance(self.offset, Real) and 0 <= self.offset < np.inf):
             msg = f"offset must be a finite number of at least 0 (else the kernel is indefinite), got {self.offset!r}."
             raise ValueError(msg)
 
@@ -153,4 +156,5 @@ class _PolynomialSection(Section):
         out += self._offset
         np.power(out, self._degree, out=out)
         out *= self._amplitude
+        out[np.abs(out) < np.finfo(self.dtype).tiny] = 0.0  # BLAS is slow with subnormal numbers
         return out

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 import numpy as np
 
 from mercer._typing import FloatArray
-from mercer.kernels.base import Kernel, Section, tile_buffer
+from mercer.kernels.base import Kernel, Section, check_positive, tile_buffer
 
 __all__ = ["Function"]
 
@@ -24,6 +24,8 @@ class Function(Kernel):
         ``function(rows, points)``, with arrays of shape (n, d) and (m, d), returns the kernel matrix (n, m). It must be
         positive definite, and safe to call from several threads at once. Kernels of
         ``sklearn.gaussian_process.kernels`` are such functions.
+    amplitude : float, default=1.0
+        A factor on what the function returns.
 
     Examples
     --------
@@ -33,19 +35,26 @@ class Function(Kernel):
     array([[1.    , 0.3679]])
     """
 
-    def __init__(self, function: Callable[[FloatArray, FloatArray], FloatArray]) -> None:
+    def __init__(self, function: Callable[[FloatArray, FloatArray], FloatArray], amplitude: float = 1.0) -> None:
         self.function = function
+        self.amplitude = amplitude
 
     def check(self, n_features: int | None = None) -> None:
         """Raise ``TypeError`` if the function cannot be called."""
         if not callable(self.function):
             msg = f"function must be callable as function(rows, points), got {self.function!r}."
             raise TypeError(msg)
+        check_positive(self.amplitude, "amplitude")
+
+    def resolve(self, sample: FloatArray, weights: FloatArray | None = None) -> Self:
+        """Check the parameters; the function itself is shared, not copied."""
+        self.check()
+        return type(self)(self.function, self.amplitude)
 
     def bind(self, points: FloatArray, dtype: Any = np.float64) -> Section:
         """Prepare k(·, points) for many tiles of rows."""
         self.check()
-        return _FunctionSection(self.function, points, dtype=np.dtype(dtype))
+        return _FunctionSection(self, points, dtype=np.dtype(dtype))
 
     def diagonal(self, rows: FloatArray) -> FloatArray:
         """Diagonal of the kernel matrices of small blocks of rows."""
@@ -60,10 +69,6 @@ class Function(Kernel):
         """Refused: the derivative of an arbitrary function is not known."""
         raise NotImplementedError(_NO_GRADIENT)
 
-    def _scaled(self, factor: float) -> Kernel:
-        msg = f"{factor} times a Function kernel is not defined: multiply inside the function."
-        raise TypeError(msg)
-
 
 _NO_GRADIENT = (
     "A kernel given as a function has no known gradient. Use a kernel of mercer.kernels, or subclass "
@@ -72,8 +77,9 @@ _NO_GRADIENT = (
 
 
 class _FunctionSection(Section):
-    def __init__(self, function: Callable[..., Any], points: FloatArray, *, dtype: np.dtype[Any]) -> None:
-        self._function, self._points = function, np.asarray(points, dtype=dtype)
+    def __init__(self, kernel: Function, points: FloatArray, *, dtype: np.dtype[Any]) -> None:
+        self._function, self._amplitude = kernel.function, dtype.type(kernel.amplitude)
+        self._points = np.array(points, dtype=dtype)  # a copy: the caller's points may change
         self.n_points, self.dtype = len(points), dtype
 
     def tile(self, rows: FloatArray, out: FloatArray | None = None) -> FloatArray:
@@ -82,5 +88,5 @@ class _FunctionSection(Section):
         if values.shape != out.shape:
             msg = f"the kernel function must return an array of shape {out.shape}, got {values.shape}."
             raise ValueError(msg)
-        out[...] = values
+        np.multiply(values, self._amplitude, out=out, casting="same_kind")
         return out

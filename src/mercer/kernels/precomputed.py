@@ -44,6 +44,10 @@ class Precomputed(Kernel):
         """Refused: the kernel is not known as a function."""
         raise NotImplementedError(_NO_GRADIENT)
 
+    def _scaled(self, factor: float) -> NoReturn:
+        msg = f"{factor} times a precomputed kernel: multiply the kernel matrix itself."
+        raise TypeError(msg)
+
 
 _NO_GRADIENT = "a precomputed kernel matrix has no gradient: pass a kernel and the rows themselves."
 

@@ -15,9 +15,9 @@ Matérn 5/2     (1 + √5 r + 5r²/3) exp(-√5 r)               5/3 (1 + √5 r
 =============  ==========================================  ====================================
 
 The exponential is our own because NumPy's is scalar in float64 on machines without AVX-512: a polynomial after
-Cody-Waite reduction, within 2 units in the last place of libm's, four to five times as fast. Exponentials below
-``CUTOFF`` (1e-150 in float64, 1e-18 in float32) become zero: their products would be subnormal numbers, with which BLAS
-runs ten times slower.
+Cody-Waite reduction, within 3 units in the last place, four to five times as fast. Exponentials below ``CUTOFF``
+(1e-150 in float64, 1e-18 in float32) become zero: their products would be subnormal numbers, with which BLAS runs ten
+times slower. ``lowest`` is the logarithm below which that happens; a tiny amplitude raises it.
 """
 
 import math
@@ -36,8 +36,7 @@ __all__ = [
     "gaussian",
     "linear_exponential",
     "quadratic_exponential",
-    "recompute_far_rows",
-    "recompute_near_pairs",
+    "recompute_pairs",
     "scale_rows",
 ]
 
@@ -60,12 +59,12 @@ _F2, _F3, _F4, _F5, _F6, _F7 = (np.float32(1.0 / math.factorial(k)) for k in ran
 _ONE32, _ZERO32 = np.float32(1.0), np.float32(0.0)
 
 
-def _exp(x: Any) -> Any:
-    """exp(min(x, 0)), zero below the cutoff. In compiled code; see the two versions below."""
+def _exp(x: Any, lowest: Any) -> Any:
+    """exp(min(x, 0)), zero where x <= lowest. In compiled code; see the two versions below."""
     raise NotImplementedError
 
 
-def _exp64(x: Any) -> Any:
+def _exp64(x: Any, lowest: Any) -> Any:
     clipped = max(min(x, 0.0), _LOWEST64)
     rounded = clipped * _LOG2E + _ROUND64
     k = rounded - _ROUND64
@@ -83,10 +82,10 @@ def _exp64(x: Any) -> Any:
     p = p * t + 1.0
     p = p * t + 1.0
     power = bits_to_float((float_to_bits(rounded) << _MANTISSA64) + _ONE_BITS64)
-    return p * power if x > _LOWEST64 else 0.0
+    return p * power if x > lowest else 0.0
 
 
-def _exp32(x: Any) -> Any:
+def _exp32(x: Any, lowest: Any) -> Any:
     clipped = max(min(x, _ZERO32), _LOWEST32)
     rounded = clipped * _LOG2E32 + _ROUND32
     k = rounded - _ROUND32
@@ -100,11 +99,11 @@ def _exp32(x: Any) -> Any:
     p = p * t + _ONE32
     # Numba widens 32-bit integer arithmetic to 64 bits: narrow it again.
     power = bits_to_float(np.int32((float_to_bits(rounded) << _MANTISSA32) + _ONE_BITS32))
-    return p * power if x > _LOWEST32 else _ZERO32
+    return p * power if x > lowest else _ZERO32
 
 
 @overload(_exp, inline="always", jit_options={"fastmath": {"contract"}})
-def _choose_exp(x: Any) -> Callable[[Any], Any]:
+def _choose_exp(x: Any, lowest: Any) -> Callable[[Any, Any], Any]:
     return _exp64 if x.bitwidth == 64 else _exp32
 
 
@@ -115,47 +114,49 @@ def _distance(exponent: Any) -> Any:
 
 
 @jit
-def gaussian(tile: FloatArray, amplitude: Any) -> None:
+def gaussian(tile: FloatArray, amplitude: Any, lowest: Any) -> None:
     """Replace E by amplitude · exp(E)."""
     flat = tile.reshape(tile.size)
     for i in range(flat.size):
-        flat[i] = amplitude * _exp(flat[i])
+        flat[i] = amplitude * _exp(flat[i], lowest)
 
 
 @jit
-def exponential(tile: FloatArray, amplitude: Any, root: Any) -> None:
+def exponential(tile: FloatArray, amplitude: Any, root: Any, lowest: Any) -> None:
     """Replace E by amplitude · exp(-s), s = root · r."""
     flat = tile.reshape(tile.size)
     for i in range(flat.size):
-        flat[i] = amplitude * _exp(-root * _distance(flat[i]))
+        flat[i] = amplitude * _exp(-root * _distance(flat[i]), lowest)
 
 
 @jit
-def linear_exponential(tile: FloatArray, amplitude: Any, root: Any) -> None:
+def linear_exponential(tile: FloatArray, amplitude: Any, root: Any, lowest: Any) -> None:
     """Replace E by amplitude · (1 + s) exp(-s), s = root · r."""
     flat = tile.reshape(tile.size)
+    farthest = -(lowest + lowest)  # there the exponential is zero; s stops, lest ∞ · 0 be NaN
     for i in range(flat.size):
-        s = root * _distance(flat[i])
-        flat[i] = (amplitude + amplitude * s) * _exp(-s)
+        s = min(root * _distance(flat[i]), farthest)
+        flat[i] = (amplitude + amplitude * s) * _exp(-s, lowest)
 
 
 @jit
-def quadratic_exponential(tile: FloatArray, amplitude: Any, third: Any, root: Any) -> None:
+def quadratic_exponential(tile: FloatArray, amplitude: Any, third: Any, root: Any, lowest: Any) -> None:
     """Replace E by (amplitude · (1 + s) + third · s²) exp(-s), s = root · r."""
     flat = tile.reshape(tile.size)
+    farthest = -(lowest + lowest)
     for i in range(flat.size):
-        s = root * _distance(flat[i])
-        flat[i] = (amplitude + s * (amplitude + third * s)) * _exp(-s)
+        s = min(root * _distance(flat[i]), farthest)
+        flat[i] = (amplitude + s * (amplitude + third * s)) * _exp(-s, lowest)
 
 
 @jit
-def exponential_over_distance(tile: FloatArray, amplitude: Any) -> None:
+def exponential_over_distance(tile: FloatArray, amplitude: Any, lowest: Any) -> None:
     """Replace E by amplitude · exp(-r) / r, and by 0 where r = 0."""
     flat = tile.reshape(tile.size)
     for i in range(flat.size):
         r = _distance(flat[i])
         if r > 0:
-            flat[i] = amplitude * _exp(-r) / r
+            flat[i] = amplitude * _exp(-r, lowest) / r
         else:
             flat[i] = r  # a zero of the tile's dtype
 
@@ -180,42 +181,48 @@ def scale_rows(rows: FloatArray, shift: FloatArray, inverse_scale: FloatArray, o
 
 
 @jit_sum
-def _exponent(row: FloatArray, point: FloatArray, n_features: int, half: Any) -> Any:
-    squares = half * 0
-    for k in range(n_features):
-        difference = row[k] - point[k]
+def _exponent(row: FloatArray, point: FloatArray, inverse_scale: FloatArray) -> Any:
+    squares = 0.0
+    for k in range(inverse_scale.size):
+        difference = (np.float64(row[k]) - point[k]) * inverse_scale[k]
         squares += difference * difference
-    return -half * squares
+    return -0.5 * squares
 
 
 @jit
-def recompute_far_rows(tile: FloatArray, rows: FloatArray, points: FloatArray, limit: Any) -> None:
-    """Recompute, by their definition, the exponents of rows with |x̃|²/2 > limit (or NaN).
+def recompute_pairs(
+    tile: FloatArray, norms: FloatArray, rows: FloatArray, points: FloatArray, inverse_scale: FloatArray, limits: Any
+) -> None:
+    """Recompute, by their definition and in float64, the exponents whose error could be seen.
 
-    The product of folded norms cancels with an error of about eps·|x̃|². Rows and points come scaled, (T, d+2), (m, d).
+    The product of folded norms cancels with an error of about eps·|x̃|². It is seen in kernel values that are not
+    negligible, of rows with a large norm; and, by kernels with a kink at r = 0, where r is small beside |x̃|: an error
+    of 1e-15 in r² is one of 3e-8 in r.
+
+    Parameters
+    ----------
+    tile : array (T, m)
+        Exponents, changed in place.
+    norms : array (T,)
+        -|x̃|²/2.
+    rows : array (T, d)
+    points : array (m, d), float64
+    inverse_scale : array (d,), float64
+    limits : four numbers
+        Norm |x̃|²/2 above which rows are looked at; exponent above which a value is not negligible; relative error of an
+        exponent's parts; share of |x̃|²/2 below which an exponent is recomputed whatever the norm (0 without a kink).
     """
-    n_features = points.shape[1]
-    half = tile.dtype.type(0.5)
+    far, negligible, rounding, kink = limits
     for i in range(tile.shape[0]):
-        if not (-rows[i, n_features] <= limit):
-            for j in range(tile.shape[1]):
-                tile[i, j] = _exponent(rows[i], points[j], n_features, half)
-
-
-@jit
-def recompute_near_pairs(tile: FloatArray, rows: FloatArray, points: FloatArray, tolerance: Any) -> None:
-    """Recompute, by their definition, exponents above -tolerance·|x̃|²/2, whose relative error may be large.
-
-    Kernels with a kink at r = 0 turn an error of 1e-15 in r² into one of 3e-8 in r.
-    """
-    n_features = points.shape[1]
-    half = tile.dtype.type(0.5)
-    for i in range(tile.shape[0]):
-        bound = tolerance * rows[i, n_features]
-        highest = tile[i, 0]
+        norm = -np.float64(norms[i])
+        if norm <= far:
+            if kink == 0.0:
+                continue
+            bound = -kink * norm
+        elif norm < np.inf:
+            bound = min(-kink * norm, negligible - rounding * norm)
+        else:
+            bound = -np.inf
         for j in range(tile.shape[1]):
-            highest = max(highest, tile[i, j])
-        if highest >= bound:
-            for j in range(tile.shape[1]):
-                if tile[i, j] >= bound:
-                    tile[i, j] = _exponent(rows[i], points[j], n_features, half)
+            if not (tile[i, j] < bound):  # NaN counts
+                tile[i, j] = _exponent(rows[i], points[j], inverse_scale)

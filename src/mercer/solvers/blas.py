@@ -80,17 +80,22 @@ def mirror(accumulator: FloatArray) -> None:
 def whiten(tile: FloatArray, lower: FloatArray) -> None:
     """Replace the tile K (T, m) by K L⁻ᵀ in place.
 
-    K is float64 with contiguous rows (it may be the first columns of a wider array), L (m, m) is lower triangular,
-    Fortran-contiguous float64.
+    K is float64 with contiguous rows (it may be the first columns of a wider array), L (m, m) is lower triangular float64
+    with contiguous columns (it may be a part of a larger matrix).
     """
     n_rows, size = tile.shape
     if n_rows == 0 or size == 0:
         return
     row_stride = tile.strides[0] // 8 if n_rows > 1 else size  # NumPy leaves the stride of a single row open
-    if tile.strides[1] != 8 or row_stride < size or not lower.flags.f_contiguous or tile.dtype != lower.dtype:
-        msg = "whiten needs a float64 tile with contiguous rows and a Fortran-contiguous float64 factor."
+    column_stride = lower.strides[1] // 8 if size > 1 else 1
+    if (
+        not (tile.dtype == lower.dtype == np.float64)
+        or (size > 1 and (tile.strides[1] != 8 or lower.strides[0] != 8))
+        or min(row_stride, column_stride) < size
+    ):
+        msg = "whiten needs a float64 tile with contiguous rows and a float64 factor with contiguous columns."
         raise ValueError(msg)
     _routine("dtrsm")(
         b"L", b"L", b"N", b"N", _int(size), _int(n_rows), _number(1.0),
-        lower.ctypes.data, _int(size), tile.ctypes.data, _int(row_stride),
+        lower.ctypes.data, _int(column_stride), tile.ctypes.data, _int(row_stride),
     )  # fmt: skip

@@ -43,60 +43,63 @@ def conjugate_gradient(
 ) -> IterativeSolution:
     """Solve H x = right for symmetric positive definite H, given by its products.
 
-    Columns are independent systems that share the products; one that is done no longer moves.
+    Columns are independent systems that share the products; one that is done no longer moves. What is returned is the
+    iterate of least true residual, at worst zero.
     """
-    x = np.zeros_like(right)
+    best = np.zeros_like(right)
     scale = np.linalg.norm(right, axis=0)
     scale[scale == 0] = 1.0
-    residual = right.copy()
-    iterations = 0
-    # The recurrence for the residual drifts; start again from the true one when it says that all is done.
-    while True:
-        step = _descend(
-            apply, x, residual, precondition=precondition, scale=scale, tol=tol, max_iter=max_iter - iterations,
-            callback=callback, done=iterations,
+    residual, worst, iterations = right.copy(), 1.0 if np.any(right) else 0.0, 0
+    # The recurrence for the residual drifts: when it says that all is done, start again from the true residual, for as
+    # long as that helps.
+    while worst > tol and iterations < max_iter:
+        x, steps = _descend(
+            apply, residual, precondition=precondition, target=tol * scale, max_iter=max_iter - iterations,
+            report=lambda step, norms, done=iterations: callback and callback(done + step, float(np.max(norms / scale))),
         )  # fmt: skip
-        iterations += step
-        residual = right - apply(x)
-        worst = float(np.max(np.linalg.norm(residual, axis=0) / scale, initial=0.0))
-        if worst <= tol or iterations >= max_iter or step == 0:
-            return IterativeSolution(x, bool(worst <= tol), iterations, worst)
+        iterations += steps
+        candidate = best + x
+        new_residual = right - apply(candidate)
+        new_worst = float(np.max(np.linalg.norm(new_residual, axis=0) / scale))
+        if not new_worst < worst:
+            break
+        stalled = new_worst > worst / 2
+        best, residual, worst = candidate, new_residual, new_worst
+        if stalled:
+            break
+    return IterativeSolution(best, bool(worst <= tol), iterations, worst)
 
 
 def _descend(
     apply: Operator,
-    x: FloatArray,
     residual: FloatArray,
     *,
     precondition: Operator,
-    scale: FloatArray,
-    tol: float,
+    target: FloatArray,
     max_iter: int,
-    callback: Callable[[int, float], None] | None,
-    done: int,
-) -> int:
-    """Run the recurrence on x and residual in place until it says that all systems are done; count its steps."""
+    report: Callable[[int, FloatArray], object],
+) -> tuple[FloatArray, int]:
+    """Run the recurrence from zero until it says that all systems are done, or breaks down; count its steps."""
+    x, residual = np.zeros_like(residual), residual.copy()
     direction = np.zeros_like(x)
-    rho_before = np.ones(x.shape[1])
+    rho_before = np.full(x.shape[1], np.inf)
     for iteration in range(max_iter):
-        relative = np.linalg.norm(residual, axis=0) / scale
-        if callback is not None:
-            callback(done + iteration, float(np.max(relative, initial=0.0)))
-        active = relative > tol
+        norms = np.linalg.norm(residual, axis=0)
+        report(iteration, norms)
+        active = norms > target
         if not np.any(active):
-            return iteration
+            return x, iteration
         z = precondition(residual)
         rho = np.einsum("ij,ij->j", residual, z)
-        # β = ρ/ρ_before; the first step, and a system that is done, take the residual's own direction
-        beta = np.where(active & (iteration > 0), rho / rho_before, 0.0)
-        direction *= beta
+        direction *= np.where(active, rho / rho_before, 0.0)  # β, zero in the first step
         direction += z
         product = apply(direction)
         curvature = np.einsum("ij,ij->j", direction, product)
-        if np.any(active & (curvature <= 0)):
-            return iteration  # not positive definite to rounding: what was reached is reported as not converged
+        sound = np.isfinite(curvature) & (curvature > 0) & np.isfinite(rho) & (rho > 0)
+        if not np.all(sound[active]):
+            return x, iteration + 1  # not positive definite to rounding: what was reached is judged by its residual
         step = np.where(active, rho / np.where(active, curvature, 1.0), 0.0)
         x += step * direction
         residual -= step * product
-        rho_before = np.where(rho > 0, rho, 1.0)
-    return max_iter
+        rho_before = np.where(rho > 0, rho, np.inf)
+    return x, max_iter

@@ -8,11 +8,15 @@ from scipy.linalg import lapack, solve_triangular
 
 from mercer._typing import FloatArray, IntArray
 from mercer.exceptions import JitterWarning, NotPositiveDefiniteError
+from mercer.solvers.blas import whiten
 
 __all__ = ["CholeskyFactor", "PivotedFactor", "cholesky_in_place", "pivoted_cholesky"]
 
-_LARGEST_JITTER = 1e-6  # relative to the largest diagonal entry: more would be regularisation, not rounding
+# Shares of the diagonal that are added, in turn, where a matrix is singular. √eps balances the error of the jitter itself
+# against the rounding that it leaves (eps/jitter); ten times the last would be regularisation, not repair.
+_JITTERS = (0.0, 1.5e-8, 1.5e-7, 1.5e-6)
 _BLOCK = 512
+_SEMIDEFINITE = 1e-5  # a remainder larger than this share of the diagonal is no rounding, not of float32 either
 
 
 @dataclass(frozen=True)
@@ -24,7 +28,7 @@ class CholeskyFactor:
     lower : array (n, n)
         L in the lower triangle, Fortran-contiguous; what stands above the diagonal is not part of it.
     jitter : float
-        What was added to the diagonal, 0 in regular cases.
+        The most that was added to a diagonal entry, 0 in regular cases.
     """
 
     lower: FloatArray
@@ -47,46 +51,46 @@ class CholeskyFactor:
         for start in range(0, size, _BLOCK):
             width = min(_BLOCK, size - start)
             # Columns start.. of L⁻¹ vanish above row start: solve with the trailing triangle only.
-            columns = solve_triangular(
-                self.lower[start:, start:], np.eye(size - start, width), lower=True, check_finite=False
-            )
-            diagonal[start : start + width] = np.einsum("ij,ij->j", columns, columns)
+            columns = np.eye(width, size - start)  # transposed: rows of the tile
+            whiten(columns, self.lower[start:, start:])
+            diagonal[start : start + width] = np.einsum("ij,ij->i", columns, columns)
         return diagonal
 
 
 def cholesky_in_place(matrix: FloatArray, *, name: str = "the kernel matrix plus noise") -> CholeskyFactor:
     """Factor a symmetric matrix (C-contiguous float64, both triangles given) in its own memory.
 
-    Rounding-level loss of definiteness is repaired by the smallest jitter that works, and reported by a
-    ``JitterWarning``. A pivot below n·eps times the largest diagonal entry counts as lost.
+    Rounding-level loss of definiteness is repaired by the smallest jitter that works, a share of each diagonal entry, and
+    reported by a ``JitterWarning``. A pivot counts as lost below n·eps times its own diagonal entry, so that rows of very
+    different scale do not disturb each other.
 
     Raises
     ------
     NotPositiveDefiniteError
-        If a jitter of 1e-6 times the largest diagonal entry does not suffice.
+        If a jitter of 1.5e-6 times the diagonal does not suffice.
     """
-    size = len(matrix)
     diagonal = np.diagonal(matrix).copy()
-    largest = float(np.max(diagonal, initial=0.0))
-    lost = size * np.finfo(np.float64).eps * largest
-    jitter = 0.0
-    while True:
+    if not np.all(np.isfinite(diagonal)) or np.any(diagonal < 0):
+        raise NotPositiveDefiniteError(_indefinite(name, diagonal))
+    largest = float(np.max(diagonal, initial=0.0)) or 1.0
+    scale = np.where(diagonal > 0, diagonal, largest)
+    for jitter in _JITTERS:
+        if jitter:
+            _restore(matrix, diagonal + jitter * scale)
         # LAPACK sees the transpose, overwrites its lower triangle, our upper one; our lower one stays as it was.
         lower, info = lapack.dpotrf(matrix.T, lower=1, clean=0, overwrite_a=1)
-        if info == 0 and size and np.min(np.diagonal(lower)) ** 2 > lost:
+        if info == 0 and np.all(np.diagonal(lower) ** 2 > len(matrix) * np.finfo(np.float64).eps * scale):
             break
-        jitter = 10.0 * max(jitter, lost)
-        if not 0.0 < jitter <= _LARGEST_JITTER * largest:
-            raise NotPositiveDefiniteError(_indefinite(name, diagonal))
-        _restore(matrix, diagonal + jitter)
+    else:
+        raise NotPositiveDefiniteError(_indefinite(name, diagonal))
     if jitter:
         warnings.warn(
-            f"{name} is singular to rounding; {jitter:.2g} was added to its diagonal. Duplicate rows and smooth "
+            f"{name} is singular to rounding; {jitter:.2g} times its diagonal was added to it. Duplicate rows and smooth "
             "kernels with little or no noise cause this; a larger noise avoids it.",
             JitterWarning,
             stacklevel=3,
         )
-    return CholeskyFactor(lower=lower, jitter=jitter)
+    return CholeskyFactor(lower=lower, jitter=jitter * largest)
 
 
 @dataclass(frozen=True)
@@ -115,24 +119,21 @@ def pivoted_cholesky(
     matrix: FloatArray, *, tolerance: float, name: str = "the kernel matrix of the basis"
 ) -> PivotedFactor:
     """Factor a symmetric positive semi-definite matrix, greatest pivot first, down to a relative tolerance."""
-    largest = float(np.max(np.diagonal(matrix), initial=0.0))
-    if not (np.isfinite(largest) and largest > 0):
-        raise NotPositiveDefiniteError(_indefinite(name, np.diagonal(matrix)))
+    diagonal = np.diagonal(matrix)
+    largest = float(np.max(diagonal, initial=0.0))
+    if not np.all(np.isfinite(matrix)) or np.any(diagonal < 0):
+        raise NotPositiveDefiniteError(_indefinite(name, diagonal))
+    if largest == 0.0 and not np.any(matrix):  # all kernel values vanish: one point is as good as all
+        return PivotedFactor(order=np.zeros(1, dtype=np.intp), lower=np.ones((1, 1), order="F"))
     factor, pivots, rank, info = lapack.dpstrf(np.asfortranarray(matrix), lower=1, tol=tolerance * largest)
     _no_illegal_argument(info)
     order = pivots - 1
     if rank < len(matrix):
-        _refuse_indefinite(matrix, order, rank, name)
+        # What is left must vanish if the matrix is semi-definite; its sign would show on the diagonal, or beside it.
+        rest = matrix[np.ix_(order[rank:], order[rank:])] - factor[rank:, :rank] @ factor[rank:, :rank].T
+        if rank == 0 or np.max(np.abs(rest)) > _SEMIDEFINITE * largest:
+            raise NotPositiveDefiniteError(_indefinite(name, diagonal))
     return PivotedFactor(order=order[:rank].copy(), lower=np.asfortranarray(np.tril(factor[:rank, :rank])))
-
-
-def _refuse_indefinite(matrix: FloatArray, order: IntArray, rank: int, name: str) -> None:
-    # A semi-definite matrix bounds its entries by its diagonal; an indefinite one gives itself away here.
-    diagonal = np.diagonal(matrix)
-    bound = np.sqrt(np.outer(np.maximum(diagonal[order[rank:]], 0.0), np.maximum(diagonal, 0.0)))
-    slack = 1e-6 * np.max(np.abs(diagonal))
-    if np.any(diagonal < 0) or np.any(np.abs(matrix[order[rank:]]) > bound + slack):
-        raise NotPositiveDefiniteError(_indefinite(name, diagonal))
 
 
 def _restore(matrix: FloatArray, diagonal: FloatArray) -> None:
@@ -146,7 +147,7 @@ def _restore(matrix: FloatArray, diagonal: FloatArray) -> None:
 
 def _indefinite(name: str, diagonal: FloatArray) -> str:
     if not np.all(np.isfinite(diagonal)):
-        return f"{name} contains NaN or infinity: the kernel overflows on these rows; scale them."
+        return f"{name} contains NaN or infinity: the kernel overflows on these rows. Scale the rows."
     return (
         f"{name} is not positive definite (its diagonal lies in [{np.min(diagonal, initial=np.inf):.3g}, "
         f"{np.max(diagonal, initial=-np.inf):.3g}]). Use a positive definite kernel, or a larger noise."

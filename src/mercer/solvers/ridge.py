@@ -21,13 +21,15 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import eigh, lapack
-from scipy.optimize import minimize_scalar
+from scipy.optimize import brentq, minimize_scalar
 
 from mercer._typing import FloatArray
 
 __all__ = ["RidgePath", "RidgeProblem", "RidgeSolution"]
 
 _GRID = np.logspace(-14, 3, 69)  # candidate noises relative to the largest eigenvalue of A
+_RESIDUAL_ROUNDING = 64 * np.finfo(np.float64).eps  # of a sum of squared residuals, relative to that of the targets
+_TIE = 1 + 1e-6  # scores within this factor are equal
 
 
 @dataclass(frozen=True)
@@ -81,9 +83,9 @@ class RidgeProblem:
         size = len(self.gram)
         shifted = np.array(self.gram, order="F")  # factored and inverted in its own memory
         shifted[np.diag_indices(size)] += noise
-        lost = size * np.finfo(np.float64).eps * np.max(np.diagonal(shifted), initial=0.0)
+        lost = size * np.finfo(np.float64).eps * np.diagonal(shifted)  # each pivot beside its own diagonal entry
         lower, info = lapack.dpotrf(shifted, lower=1, clean=1, overwrite_a=1)
-        if info or size == 0 or np.min(np.diagonal(lower)) ** 2 <= lost:
+        if info or np.any(np.diagonal(lower) ** 2 <= lost):
             return self.path().solve(noise)
         weights, _ = lapack.dpotrs(lower, self.cross, lower=1)
         root, _ = lapack.dtrtri(lower, lower=1, overwrite_c=1)
@@ -112,12 +114,10 @@ class RidgePath:
 
     def solve(self, noise: float) -> RidgeSolution:
         """U = Q (Θ + λ)⁻¹ Qᵀc; directions without data, where Θ + λ vanishes, keep their prior."""
-        shifted = self.eigenvalues + noise
-        known = shifted > self._lost()
-        inverse = np.where(known, 1.0 / np.where(known, shifted, 1.0), 0.0)
-        share = np.where(known, noise * inverse, 1.0)
-        weights = self.eigenvectors @ (inverse[:, np.newaxis] * self.projections)
-        return self.problem._solution(weights, np.sqrt(share)[:, np.newaxis] * self.eigenvectors.T, noise)
+        inverse = self._inverse(noise)
+        share = np.where(inverse > 0, noise * inverse, 1.0)
+        root = np.sqrt(share)[:, np.newaxis] * self.eigenvectors.T
+        return self.problem._solution(self.weights(noise), root, noise)
 
     def degrees_of_freedom(self, noise: float) -> float:
         """Trace of the smoother: Σ θ/(θ + λ), and one for an intercept."""
@@ -125,35 +125,59 @@ class RidgePath:
         theta = self.eigenvalues[known]
         return float(np.sum(theta / (theta + noise)) + self.problem.intercept)
 
-    def residual_squares(self, noise: float) -> FloatArray:
-        """Weighted sum of squared training residuals of each output, from the statistics alone."""
-        shifted = self.eigenvalues + noise
-        known = shifted > self._lost()
-        theta, shifted = self.eigenvalues[known, np.newaxis], shifted[known, np.newaxis]
+    def weights(self, noise: float) -> FloatArray:
+        """Weights alone, without what the variance needs."""
+        return np.asarray(self.eigenvectors @ (self._inverse(noise)[:, np.newaxis] * self.projections))
+
+    def intercept(self, weights: FloatArray) -> FloatArray:
+        """Intercept that belongs to the weights."""
+        return np.asarray(self.problem.target_mean - self.problem.mean @ weights)
+
+    def residual_share(self, noise: float) -> FloatArray:
+        """Share of each output's sum of squares that the model leaves, from the statistics alone."""
+        scale = np.sqrt(self.problem.squares)
+        used = scale > 0
+        theta, inverse = self.eigenvalues[:, np.newaxis], self._inverse(noise)[:, np.newaxis]
         # |y|² - 2cᵀu + uᵀAu = |y|² - Σ q² (θ + 2λ)/(θ + λ)²
-        explained = np.sum(self.projections[known] ** 2 * (theta + 2 * noise) / shifted**2, axis=0)
-        floor = np.finfo(np.float64).eps * self.problem.squares  # below it the difference is rounding
-        return np.asarray(np.maximum(self.problem.squares - explained, floor))
+        shares = (self.projections[:, used] / scale[used]) ** 2 * (theta + 2 * noise) * inverse**2
+        return np.asarray(np.maximum(1.0 - np.sum(shares, axis=0), 0.0))
 
     def gcv(self, noise: float) -> float:
-        """Generalised cross-validation: mean squared residual over (1 - dof/n)², summed over the outputs."""
+        """Generalised cross-validation: squared residuals over (1 - dof/n)², each output relative to its variance.
+
+        The rounding of the residuals is added to them: near interpolation it is all that is left, and must not choose.
+        """
         n = self.problem.total_weight
         freedom = self.degrees_of_freedom(noise)
         if freedom >= n * (1 - 1e-12):
             return float("inf")
-        return float(np.sum(self.residual_squares(noise)) / n / (1 - freedom / n) ** 2)
+        return float(np.sum(self.residual_share(noise) + _RESIDUAL_ROUNDING) / (1 - freedom / n) ** 2)
 
     def best_noise(self) -> float:
-        """The noise of least GCV: the best of a grid over 17 decades, refined between its neighbours."""
+        """The largest noise whose GCV is the least, to one part in a million: flat minima have one answer."""
         scale = float(np.max(self.eigenvalues, initial=0.0))
         if scale == 0.0:
             return 1.0  # the features are constant: every noise gives the same model
-        grid = _GRID * scale
-        best = int(np.argmin([self.gcv(noise) for noise in grid]))
-        low, high = np.log(grid[max(best - 1, 0)]), np.log(grid[min(best + 1, len(grid) - 1)])
-        refined = minimize_scalar(lambda log_noise: self.gcv(np.exp(log_noise)), bounds=(low, high), method="bounded")
-        noise = float(np.exp(refined.x))
-        return noise if self.gcv(noise) <= self.gcv(grid[best]) else float(grid[best])
+        grid = np.log(_GRID * scale)
+        scores = np.array([self.gcv(np.exp(point)) for point in grid])
+        best = int(np.argmin(scores))
+        if not np.isfinite(scores[best]):
+            return float(np.exp(grid[-1]))  # as many degrees of freedom as rows, whatever the noise
+        around = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
+        refined = minimize_scalar(lambda point: self.gcv(np.exp(point)), bounds=around, method="bounded")
+        lowest = min(float(refined.fun), float(scores[best]))
+        within = np.flatnonzero(scores <= lowest * _TIE)
+        left = max(float(refined.x) if refined.fun <= lowest * _TIE else -np.inf, *grid[within], -np.inf)
+        right = grid[grid > left]
+        if len(right) == 0:
+            return float(np.exp(left))
+        return float(np.exp(brentq(lambda point: self.gcv(np.exp(point)) - lowest * _TIE, left, right[0], xtol=1e-12)))
+
+    def _inverse(self, noise: float) -> FloatArray:
+        """(Θ + λ)⁻¹, zero where it vanishes to rounding."""
+        shifted = self.eigenvalues + noise
+        known = shifted > self._lost()
+        return np.asarray(np.where(known, 1.0 / np.where(known, shifted, 1.0), 0.0))
 
     def _lost(self) -> float:
         return len(self.eigenvalues) * np.finfo(np.float64).eps * float(np.max(self.eigenvalues, initial=0.0))

@@ -1,0 +1,262 @@
+"""Every public estimator keeps scikit-learn's contract, in every configuration, without exemptions."""
+
+import inspect
+import pickle
+
+import joblib
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import sklearn
+from sklearn.base import BaseEstimator, clone, is_classifier
+from sklearn.model_selection import GridSearchCV, cross_val_score, cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import mercer
+from mercer.basis import Basis, BasisStrategy
+from mercer.kernels import Gaussian, Linear, Matern, Polynomial
+
+
+class DistinctRows(BasisStrategy):
+    """Distinct rows, evenly spread in sorted order: a basis that repeated rows, weights and shuffling do not change.
+
+    scikit-learn asks that weight 2 be the same as the row twice; with rows drawn at random that holds on average only.
+    """
+
+    def select(self, rows, targets, kernel, n_basis, *, weights, random_state, executor):
+        positive = np.arange(rows.n_rows) if weights is None else np.flatnonzero(weights)
+        points = np.unique(rows.take(positive).astype(np.float64), axis=0)
+        spread = np.unique(np.linspace(0, len(points) - 1, n_basis).round().astype(int))
+        return Basis(points=points[spread])
+
+
+# An estimator is tested in those whose parameters it has; n_basis=500, the default, marks those of a basis.
+CONFIGURATIONS = [
+    {},
+    {"intercept": True},
+    {"solver": "cg", "tol": 1e-10},
+    {"solver": "cg", "tol": 1e-10, "intercept": True},
+    {"noise": "gcv", "n_basis": 500},
+    {"noise": "gcv", "n_basis": 500, "intercept": True},
+    {"n_basis": 10, "basis": DistinctRows(), "noise": 1e-3},
+    {"kernel": Gaussian(length_scale=2.0, amplitude=3.0)},
+    {"kernel": Matern(length_scale="median", nu=0.5)},
+    {"kernel": Matern(nu=2.5) + Linear(amplitude=0.1), "intercept": True},
+    {"kernel": Polynomial(degree=2, scale=0.1), "noise": 1.0},
+]
+
+
+def public_estimators():
+    members = [getattr(mercer, name) for name in mercer.__all__]
+    return [member for member in members if inspect.isclass(member) and issubclass(member, BaseEstimator)]
+
+
+def configured(estimator):
+    accepted = inspect.signature(estimator).parameters
+    return [estimator(**kwargs) for kwargs in CONFIGURATIONS if set(kwargs) <= set(accepted)]
+
+
+ESTIMATORS = public_estimators()
+each_estimator = pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda cls: cls.__name__)
+each_online_estimator = pytest.mark.parametrize(
+    "estimator", [cls for cls in ESTIMATORS if hasattr(cls, "partial_fit")], ids=lambda cls: cls.__name__
+)
+
+
+@pytest.fixture
+def rows():
+    return np.random.default_rng(0).normal(size=(60, 3))
+
+
+def targets_for(estimator, rows):
+    values = rows[:, 0] + np.sin(2 * rows[:, 1])
+    return np.where(values > 0, "yes", "no") if is_classifier(estimator()) else values
+
+
+def output(model, rows):
+    return model.decision_function(rows) if is_classifier(model) else model.predict(rows)
+
+
+def test_the_walk_over_public_names_finds_the_estimators():
+    names = {cls.__name__ for cls in ESTIMATORS}
+    assert names >= {"ExactRegressor", "ExactClassifier", "NystromRegressor", "NystromClassifier"}
+
+
+@parametrize_with_checks([model for cls in ESTIMATORS for model in configured(cls)])
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+# ---------------------------------------------------------------------------------------------- data frames
+
+
+@each_estimator
+def test_pandas_columns_are_remembered_and_checked(estimator, rows):
+    frame = pd.DataFrame(rows, columns=["a", "b", "c"])
+    y = targets_for(estimator, rows)
+    model = estimator().fit(frame, pd.Series(y))
+    assert list(model.feature_names_in_) == ["a", "b", "c"]
+    np.testing.assert_array_equal(output(model, frame), output(estimator().fit(rows, y), rows))
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict(frame[["b", "a", "c"]])
+    with pytest.warns(UserWarning, match="does not have valid feature names"):
+        model.predict(rows)
+
+
+@each_estimator
+def test_polars_columns_are_remembered_and_checked(estimator, rows):
+    frame = pl.DataFrame({"a": rows[:, 0], "b": rows[:, 1], "c": rows[:, 2]})
+    y = targets_for(estimator, rows)
+    model = estimator().fit(frame, pl.Series(y))
+    assert list(model.feature_names_in_) == ["a", "b", "c"]
+    np.testing.assert_array_equal(output(model, frame), output(estimator().fit(rows, y), rows))
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict(frame.select("b", "a", "c"))
+
+
+@each_estimator
+def test_mixed_numeric_columns_of_a_frame(estimator, rows):
+    frame = pd.DataFrame({"whole": np.arange(60), "single": rows[:, 1].astype(np.float32), "flag": rows[:, 2] > 0})
+    y = targets_for(estimator, rows)
+    expected = estimator().fit(frame.to_numpy(dtype=np.float64), y)
+    actual = output(estimator().fit(frame, y), frame)
+    np.testing.assert_allclose(actual, output(expected, frame.to_numpy(dtype=np.float64)), rtol=1e-12, atol=1e-12)
+
+
+@each_online_estimator
+def test_partial_fit_checks_column_names(estimator, rows):
+    frame = pd.DataFrame(rows, columns=["a", "b", "c"])
+    y = targets_for(estimator, rows)
+    model = estimator().partial_fit(frame, y)
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.partial_fit(frame.rename(columns={"a": "z"}), y)
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.forget(frame.rename(columns={"a": "z"}), y)
+
+
+# ------------------------------------------------------------------------------------------------ composition
+
+
+@each_estimator
+def test_grid_search_reaches_into_the_kernel(estimator, rows):
+    grid = {"kernel__length_scale": [0.1, 1.0, 10.0], "noise": [1e-2, 1.0]}
+    search = GridSearchCV(estimator(kernel=Gaussian()), grid, cv=3).fit(rows, targets_for(estimator, rows))
+    best = search.best_params_
+    assert search.best_estimator_.kernel_.length_scale == best["kernel__length_scale"]
+    assert len(np.unique(search.cv_results_["mean_test_score"])) > 1, "the grid must matter"
+
+
+@each_estimator
+def test_grid_search_reaches_into_a_sum_of_kernels(estimator, rows):
+    grid = {"kernel__left__length_scale": [0.1, 1.0], "kernel__right__amplitude": [0.1, 1.0]}
+    search = GridSearchCV(estimator(kernel=Gaussian() + Linear()), grid, cv=2)
+    search.fit(rows, targets_for(estimator, rows))
+    kernel = search.best_estimator_.kernel_
+    assert kernel.left.length_scale == search.best_params_["kernel__left__length_scale"]
+    assert kernel.right.amplitude == search.best_params_["kernel__right__amplitude"]
+
+
+@each_estimator
+def test_fit_does_not_touch_the_kernel_it_was_given(estimator, rows):
+    kernel = Gaussian(length_scale="median")
+    model = estimator(kernel=kernel).fit(rows, targets_for(estimator, rows))
+    assert model.kernel is kernel
+    assert kernel.length_scale == "median"
+    assert model.kernel_.length_scale > 0
+
+
+@each_estimator
+def test_pipeline_and_cross_validation(estimator, rows):
+    y = targets_for(estimator, rows)
+    model = make_pipeline(StandardScaler(), estimator(noise=1e-2))
+    # The function is smooth and almost free of noise: a model that learns nothing scores 0 (R²) or about 0.5.
+    assert np.mean(cross_val_score(model, 1000 * rows + 5, y, cv=3)) > 0.75
+
+
+@each_estimator
+@pytest.mark.parametrize("backend", ["threading", "loky"])
+def test_joblib_backends_give_the_same_scores(estimator, rows, backend):
+    y = targets_for(estimator, rows)
+    serial = cross_val_score(estimator(), rows, y, cv=2)
+    with joblib.parallel_config(backend=backend, n_jobs=2):
+        parallel = cross_val_score(estimator(), rows, y, cv=2)
+    np.testing.assert_allclose(parallel, serial, rtol=1e-10)
+
+
+# --------------------------------------------------------------------------------------------------- copies
+
+
+def through_joblib(model, folder):
+    joblib.dump(model, folder / "model.joblib")
+    return joblib.load(folder / "model.joblib")
+
+
+@each_estimator
+@pytest.mark.parametrize("predicted_before", [False, True])
+@pytest.mark.parametrize("copy", [lambda model, _: pickle.loads(pickle.dumps(model)), through_joblib])
+def test_stored_models_predict_the_same(estimator, rows, tmp_path, predicted_before, copy):
+    model = estimator().fit(rows, targets_for(estimator, rows))
+    if predicted_before:
+        model.predict(rows.astype(np.float32))
+    restored = copy(model, tmp_path)
+    np.testing.assert_array_equal(output(restored, rows), output(model, rows))
+
+
+@each_online_estimator
+def test_stored_models_go_on_learning(estimator, rows, tmp_path):
+    y = targets_for(estimator, rows)
+    model = estimator().partial_fit(rows[:30], y[:30])
+    restored = through_joblib(model, tmp_path)
+    expected = output(model.partial_fit(rows[30:], y[30:]), rows)
+    np.testing.assert_array_equal(output(restored.partial_fit(rows[30:], y[30:]), rows), expected)
+
+
+@each_estimator
+def test_clone_of_a_fitted_model_is_unfitted_and_equal_in_parameters(estimator, rows):
+    model = estimator(kernel=Matern(nu=2.5), noise=0.3).fit(rows, targets_for(estimator, rows))
+    copy = clone(model)
+    assert str(copy) == str(model)
+    assert not hasattr(copy, "expansion_")
+    assert copy.kernel is not model.kernel
+
+
+# ------------------------------------------------------------------------------------------ metadata routing
+
+
+@pytest.fixture
+def routing():
+    with sklearn.config_context(enable_metadata_routing=True):
+        yield
+
+
+@each_estimator
+@pytest.mark.usefixtures("routing")
+def test_sample_weight_is_routed_through_search_and_pipeline(estimator, rows):
+    y = targets_for(estimator, rows)
+    weights = np.random.default_rng(1).uniform(0, 2, size=60)
+    step = estimator(kernel=Gaussian()).set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
+    scaler = StandardScaler().set_fit_request(sample_weight=False)
+    search = GridSearchCV(make_pipeline(scaler, step), {f"{estimator.__name__.lower()}__noise": [0.5]}, cv=2)
+    search.fit(rows, y, sample_weight=weights)
+    scaled = StandardScaler().fit_transform(rows)
+    expected = estimator(kernel=Gaussian(), noise=0.5).fit(scaled, y, weights)
+    np.testing.assert_allclose(output(search.best_estimator_, rows), output(expected, scaled), rtol=1e-10, atol=1e-12)
+
+
+@each_estimator
+@pytest.mark.usefixtures("routing")
+def test_sample_weight_without_a_request_is_refused(estimator, rows):
+    with pytest.raises(sklearn.exceptions.UnsetMetadataPassedError, match="sample_weight"):
+        cross_validate(
+            estimator(), rows, targets_for(estimator, rows), params={"sample_weight": np.ones(60)}, error_score="raise"
+        )
+
+
+@each_online_estimator
+def test_partial_fit_requests_sample_weight(estimator):
+    with sklearn.config_context(enable_metadata_routing=True):
+        request = estimator().set_partial_fit_request(sample_weight=True).get_metadata_routing()
+        assert request.partial_fit.requests["sample_weight"] is True

@@ -1,0 +1,224 @@
+"""Scalable estimators read rows through the engine, a tile at a time, and store nothing of size n × m."""
+
+import inspect
+import tracemalloc
+
+import numpy as np
+import pytest
+from sklearn import config_context
+from sklearn.base import BaseEstimator, is_classifier
+
+import mercer
+from mercer.engine.tiles import MOST_ROWS
+from mercer.kernels import Gaussian
+from tests.doubles import GuardedRows
+
+SAMPLE = 1000  # rows on which a median distance is found
+N_ROWS, N_BASIS = 5000, 40
+
+
+def scalable_estimators():
+    """Those that learn from batches: whoever has ``partial_fit`` promises bounded memory."""
+    members = [getattr(mercer, name) for name in mercer.__all__]
+    classes = [member for member in members if inspect.isclass(member) and issubclass(member, BaseEstimator)]
+    return [cls for cls in classes if hasattr(cls, "partial_fit")]
+
+
+SCALABLE = scalable_estimators()
+each_estimator = pytest.mark.parametrize("estimator", SCALABLE, ids=lambda cls: cls.__name__)
+each_option = pytest.mark.parametrize(
+    "options",
+    [{}, {"intercept": True}, {"noise": "gcv"}, {"kernel": Gaussian(2.0)}, {"n_jobs": 2}],
+    ids=str,
+)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return np.random.default_rng(0).normal(size=(N_ROWS, 4))
+
+
+def targets_for(estimator, rows):
+    values = np.asarray(rows[:, 0] + np.sin(2 * rows[:, 1]), dtype=np.float64)
+    return np.where(values > 0, 1, 0) if is_classifier(estimator()) else values
+
+
+def guarded(rows):
+    return GuardedRows(rows, longest_read=MOST_ROWS, longest_take=max(SAMPLE, N_BASIS))
+
+
+def make(estimator, **options):
+    return estimator(**{"n_basis": N_BASIS, "random_state": 0} | options)
+
+
+def output(model, rows):
+    return model.decision_function(rows) if is_classifier(model) else model.predict(rows)
+
+
+def test_the_walk_over_public_names_finds_the_scalable_estimators():
+    assert {cls.__name__ for cls in SCALABLE} >= {"NystromRegressor", "NystromClassifier"}
+
+
+# ------------------------------------------------------------------------------------------------ guarded
+
+
+@each_estimator
+@each_option
+def test_fit_and_predict_on_guarded_rows_equal_those_on_the_array(estimator, options, rows):
+    y = targets_for(estimator, rows)
+    source = guarded(rows)
+    model = make(estimator, **options).fit(source, y, np.linspace(0.0, 2.0, N_ROWS))
+    expected = make(estimator, **options).fit(rows, y, np.linspace(0.0, 2.0, N_ROWS))
+    assert source.rows_read == N_ROWS, "one pass over the data"
+    np.testing.assert_array_equal(output(model, guarded(rows)), output(expected, rows))
+    np.testing.assert_array_equal(model.predict(guarded(rows)), expected.predict(rows))
+
+
+@each_estimator
+@each_option
+def test_partial_fit_and_forget_on_guarded_rows_equal_those_on_the_array(estimator, options, rows):
+    y = targets_for(estimator, rows)
+    model, expected = make(estimator, **options), make(estimator, **options)
+    for part in (slice(0, 2000), slice(2000, N_ROWS)):
+        model.partial_fit(guarded(rows[part]), y[part])
+        expected.partial_fit(rows[part], y[part])
+    np.testing.assert_array_equal(output(model, guarded(rows)), output(expected, rows))
+    model.forget(guarded(rows[:100]), y[:100])
+    np.testing.assert_array_equal(output(model, rows), output(expected.forget(rows[:100], y[:100]), rows))
+
+
+@each_estimator
+def test_small_working_memory_makes_small_tiles(estimator, rows):
+    source = GuardedRows(rows, longest_read=300, longest_take=SAMPLE)
+    with config_context(working_memory=0.1):  # 0.1 MB is 300 rows of 43 float64 columns
+        model = make(estimator).fit(source, targets_for(estimator, rows))
+        output(model, source)
+    expected = output(make(estimator).fit(rows, targets_for(estimator, rows)), rows)
+    # λ governs the conditioning: rounding grows by n/λ = 5e4 to 1e-11.
+    np.testing.assert_allclose(output(model, rows), expected, rtol=0, atol=1e-9 * np.max(np.abs(expected)))
+
+
+def test_error_bars_on_guarded_rows(rows):
+    model = make(mercer.NystromRegressor).fit(guarded(rows), rows[:, 0])
+    np.testing.assert_array_equal(
+        model.predict(guarded(rows), return_std=True)[1], model.predict(rows, return_std=True)[1]
+    )
+
+
+def test_covariance_on_guarded_rows(rows):
+    model = make(mercer.NystromRegressor).fit(rows, rows[:, 0])
+    few = rows[:50]
+    np.testing.assert_array_equal(
+        model.predict(guarded(few), return_cov=True)[1], model.predict(few, return_cov=True)[1]
+    )
+
+
+@each_estimator
+def test_rows_of_another_width_are_refused(estimator, rows):
+    model = make(estimator).fit(guarded(rows), targets_for(estimator, rows))
+    with pytest.raises(ValueError, match=r"X has 3 features, but .* is expecting 4"):
+        model.predict(guarded(rows[:, :3]))
+
+
+# ------------------------------------------------------------------------------------------------- memory
+
+LARGE, WIDTH, POINTS = 200_000, 4, 50
+# n·m·8 bytes are 80 MB. What may be stored: a few tiles of 2 MB per thread, and a few vectors of n (1.6 MB each).
+BOUND = LARGE * POINTS * 8 // 4
+
+
+def peak_of(function):
+    tracemalloc.start()
+    try:
+        result = function()
+        return result, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.fixture(scope="module")
+def large():
+    return np.random.default_rng(0).normal(size=(LARGE, WIDTH))
+
+
+def make_large(estimator, **options):
+    return make(estimator, n_basis=POINTS, kernel=Gaussian(2.0), **options)
+
+
+@each_estimator
+@pytest.mark.parametrize("options", [{}, {"noise": "gcv"}, {"n_jobs": 2}], ids=str)
+@pytest.mark.parametrize("source", [np.asarray, guarded, np.asfortranarray], ids=["array", "guarded", "fortran"])
+def test_nothing_of_size_n_by_m_is_stored(estimator, options, source, large):
+    y, X = targets_for(estimator, large), source(large)
+    make_large(estimator, **options).fit(large[:500], y[:500])  # compile first
+    model, peak = peak_of(lambda: make_large(estimator, **options).fit(X, y))
+    assert peak < BOUND
+    _, peak = peak_of(lambda: model.predict(X))
+    assert peak < BOUND
+
+
+@each_estimator
+def test_the_median_distance_needs_no_more_however_many_rows(estimator, large):
+    y = targets_for(estimator, large)
+    _, small = peak_of(lambda: make(estimator, n_basis=POINTS).fit(large[:SAMPLE], y[:SAMPLE]))
+    _, peak = peak_of(lambda: make(estimator, n_basis=POINTS).fit(large, y))
+    assert peak < small + BOUND
+
+
+@each_estimator
+def test_partial_fit_has_bounded_memory(estimator, large):
+    y = targets_for(estimator, large)
+    model = make_large(estimator).partial_fit(large[:1000], y[:1000])
+    _, peak = peak_of(lambda: model.partial_fit(large, y))
+    assert peak < BOUND
+
+
+def test_error_bars_have_bounded_memory(large):
+    model = make_large(mercer.NystromRegressor).fit(large[:1000], large[:1000, 0])
+    _, peak = peak_of(lambda: model.predict(large, return_std=True))
+    assert peak < BOUND
+
+
+# -------------------------------------------------------------------------------------------- memory maps
+
+
+def mapped(array, folder, *, order="C"):
+    path = folder / "rows.dat"
+    written = np.memmap(path, dtype=array.dtype, mode="w+", shape=array.shape, order=order)
+    written[...] = array
+    written.flush()
+    return np.memmap(path, dtype=array.dtype, mode="r", shape=array.shape, order=order)
+
+
+@each_estimator
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int16, np.uint8, ">f8"])
+def test_memory_maps_give_the_model_of_the_array(estimator, rows, tmp_path, dtype, order):
+    array = (10 * np.abs(rows)).astype(dtype)
+    y = targets_for(estimator, rows)
+    on_disk = mapped(array, tmp_path, order=order)
+    model, expected = make(estimator).fit(on_disk, y), make(estimator).fit(array, y)
+    np.testing.assert_array_equal(output(model, on_disk), output(expected, array))
+    assert output(model, on_disk).dtype == (np.float32 if dtype == np.float32 else np.float64)
+    model, expected = make(estimator).partial_fit(on_disk, y), make(estimator).partial_fit(array, y)
+    np.testing.assert_array_equal(output(model, on_disk), output(expected, array))
+
+
+@each_estimator
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("where", [0, N_ROWS - 1])
+def test_memory_maps_with_nan_or_infinity_are_refused(estimator, rows, tmp_path, bad, where):
+    y = targets_for(estimator, rows)
+    array = rows.copy()
+    array[where, 2] = bad
+    on_disk = mapped(array, tmp_path)
+    with pytest.raises(ValueError, match="X contains NaN or infinity"):
+        make(estimator).fit(on_disk, y)
+    model = make(estimator).fit(rows, y)
+    before = output(model, rows)
+    for method in (model.fit, model.partial_fit, model.forget):
+        with pytest.raises(ValueError, match="X contains NaN or infinity"):
+            method(on_disk, y)
+    with pytest.raises(ValueError, match="X contains NaN or infinity"):
+        model.predict(on_disk)
+    np.testing.assert_array_equal(output(model, rows), before)

@@ -1,0 +1,63 @@
+"""Importing the package is quick because it loads nothing until it is used."""
+
+import importlib.resources
+import subprocess
+import sys
+
+import pytest
+
+import mercer
+
+HEAVY = ["sklearn", "numba", "scipy", "numpy", "joblib", "matplotlib", "dask", "pandas"]
+
+
+def run(code):
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize("statement", ["import mercer", "import mercer; dir(mercer)", "import mercer; mercer.__all__"])
+def test_importing_loads_no_dependency(statement):
+    assert run(f"import sys; {statement}; print(*[name for name in {HEAVY} if name in sys.modules])") == []
+
+
+def test_using_a_name_loads_what_it_needs():
+    assert run("import sys, mercer; mercer.ExactRegressor; print('sklearn' in sys.modules)") == ["True"]
+
+
+def test_importing_everything_compiles_nothing():
+    code = (
+        "import mercer, sys\n"
+        "for name in mercer.__all__: getattr(mercer, name)\n"
+        "from mercer.kernels import profiles\n"
+        "compiled = [v for v in vars(profiles).values() if getattr(v, 'signatures', None)]\n"
+        "print(len(compiled))"
+    )
+    assert run(code) == ["0"]
+
+
+@pytest.mark.parametrize("name", mercer.__all__)
+def test_public_names_resolve_and_are_listed(name):
+    member = getattr(mercer, name)
+    assert member.__name__ in {name, f"mercer.{name}"}
+    assert name in dir(mercer)
+
+
+def test_star_import_gives_the_public_names():
+    assert set(mercer.__all__) <= set(run("from mercer import *; print(*dir())"))
+
+
+def test_unknown_attributes_are_attribute_errors():
+    with pytest.raises(AttributeError, match="module 'mercer' has no attribute 'Nystrom'"):
+        _ = mercer.Nystrom
+    assert not hasattr(mercer, "ExactRegresor")
+
+
+def test_version_is_the_installed_one():
+    assert mercer.__version__ == importlib.metadata.version("mercer")
+    assert "__version__" in dir(mercer)
+
+
+def test_type_information_is_shipped():
+    assert (importlib.resources.files("mercer") / "py.typed").is_file()

@@ -1,0 +1,73 @@
+import pytest
+from sklearn import config_context
+
+from mercer.engine import tile_rows
+from mercer.engine.tiles import (
+    FEWEST_ROWS,
+    MOST_ROWS,
+    TILE_BYTES,
+    accumulator_workers,
+    tiles,
+    working_memory_bytes,
+)
+
+MEGABYTE = 1 << 20
+
+
+@pytest.mark.parametrize("itemsize", [4, 8])
+@pytest.mark.parametrize("n_columns", [200, 1000, 10_000])
+def test_a_tile_fits_the_cache(n_columns, itemsize):
+    rows = tile_rows(n_columns, itemsize=itemsize)
+    assert rows * n_columns * itemsize <= TILE_BYTES or rows == FEWEST_ROWS
+    assert (rows + 1) * n_columns * itemsize > TILE_BYTES
+
+
+def test_narrow_tiles_are_not_endless():
+    assert tile_rows(1) == tile_rows(0) == MOST_ROWS
+
+
+def test_wide_tiles_keep_some_rows():
+    assert tile_rows(1_000_000) == FEWEST_ROWS
+    assert tile_rows(100_000, fewest=256) == 256
+
+
+@pytest.mark.parametrize("workers", [1, 2, 7])
+@pytest.mark.parametrize("n_columns", [10, 1000, 50_000])
+def test_tiles_of_all_workers_fit_the_working_memory(n_columns, workers):
+    with config_context(working_memory=1):
+        rows = tile_rows(n_columns, workers=workers, fewest=256)
+        assert rows * n_columns * 8 * workers <= MEGABYTE or rows == 1
+
+
+def test_one_row_is_the_least():
+    with config_context(working_memory=1):
+        assert tile_rows(10_000_000) == 1
+    with config_context(working_memory=0):
+        assert tile_rows(10) == 1
+
+
+def test_working_memory_is_scikit_learns():
+    with config_context(working_memory=3):
+        assert working_memory_bytes() == 3 * MEGABYTE
+
+
+@pytest.mark.parametrize(
+    ("n_jobs", "accumulator", "expected"),
+    [(4, MEGABYTE, 3), (2, MEGABYTE, 2), (4, 10 * MEGABYTE, 1), (4, 0, 4), (1, 1, 1)],
+)
+def test_accumulators_fit_the_working_memory(n_jobs, accumulator, expected):
+    with config_context(working_memory=3):
+        assert accumulator_workers(n_jobs, accumulator) == expected
+
+
+@pytest.mark.parametrize(
+    ("span", "size", "expected"),
+    [
+        ((0, 10), 4, [(0, 4), (4, 8), (8, 10)]),
+        ((3, 9), 3, [(3, 6), (6, 9)]),
+        ((5, 6), 100, [(5, 6)]),
+        ((5, 5), 4, []),
+    ],
+)
+def test_tiles_cover_a_span_once(span, size, expected):
+    assert list(tiles(*span, size)) == expected

@@ -1,0 +1,43 @@
+import pytest
+from sklearn.metrics.pairwise import laplacian_kernel
+
+from mercer.kernels import Function, Gaussian, Kernel, Linear, Matern, Polynomial, as_kernel
+from mercer.kernels.named import KERNEL_NAMES
+
+
+@pytest.mark.parametrize("name", KERNEL_NAMES)
+def test_every_name_gives_a_fresh_kernel(name):
+    kernel = as_kernel(name)
+    assert isinstance(kernel, Kernel)
+    assert as_kernel(name) is not kernel
+    assert as_kernel(name).equals(kernel)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("gaussian", Gaussian("median")),
+        ("matern", Matern("median")),
+        ("linear", Linear()),
+        ("polynomial", Polynomial()),
+    ],
+)
+def test_names(name, expected):
+    assert as_kernel(name).equals(expected)
+
+
+def test_a_kernel_is_returned_as_it_is():
+    kernel = Gaussian()
+    assert as_kernel(kernel) is kernel
+
+
+def test_a_function_is_wrapped():
+    kernel = as_kernel(laplacian_kernel)
+    assert type(kernel) is Function
+    assert kernel.function is laplacian_kernel
+
+
+@pytest.mark.parametrize("wrong", ["rbf", "Gaussian", "", None, 3, Gaussian, ["gaussian"]])
+def test_anything_else_is_refused_with_the_names(wrong):
+    with pytest.raises(ValueError, match=r"kernel must be one of 'gaussian', 'matern', .* got "):
+        as_kernel(wrong)
