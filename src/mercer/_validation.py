@@ -1,5 +1,7 @@
 """The one door to scikit-learn's checks."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any
 
@@ -38,9 +40,10 @@ def check_table(estimator: Any, X: Any, *, reset: bool) -> AnyArray:
     Its dtype stays as it is, so that integers, float32 and memory maps are not copied: the engine converts each tile.
     The values of a memory map are not read here; the engine checks them as it meets them.
     """
-    table = validate_data(
-        estimator, X, reset=reset, dtype="numeric", order=None, ensure_all_finite=not isinstance(X, np.memmap)
-    )
+    with _naming("X"):
+        table = validate_data(
+            estimator, X, reset=reset, dtype="numeric", order=None, ensure_all_finite=not isinstance(X, np.memmap)
+        )
     return np.asarray(table)
 
 
@@ -49,7 +52,8 @@ def check_targets(y: Any, *, n_rows: int) -> FloatArray:
     if y is None:
         msg = "requires y to be passed, but the target y is None."
         raise ValueError(msg)
-    targets = check_array(y, dtype=np.float64, ensure_2d=False, ensure_min_samples=0, input_name="y")
+    with _naming("y"):
+        targets = check_array(y, dtype=np.float64, ensure_2d=False, ensure_min_samples=0, input_name="y")
     if targets.ndim > 2:
         msg = f"y must have one or two dimensions, got {targets.ndim}."
         raise ValueError(msg)
@@ -75,11 +79,25 @@ def check_sample_weight(sample_weight: Any, *, n_rows: int) -> FloatArray | None
     if sample_weight is None:
         return None
     stand_in = np.empty((n_rows, 0))  # only its length is looked at
-    weights = _check_sample_weight(sample_weight, stand_in, dtype=np.float64, ensure_non_negative=True)
+    with _naming("sample_weight"):
+        weights = _check_sample_weight(sample_weight, stand_in, dtype=np.float64, ensure_non_negative=True)
     if not np.any(weights > 0):
         msg = "sample_weight must not be zero for all rows."
         raise ValueError(msg)
     return np.asarray(weights)
+
+
+@contextmanager
+def _naming(argument: str) -> Iterator[None]:
+    """Say which argument could not be converted to numbers, which scikit-learn leaves out."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        message = str(error)
+        if "could not convert" in message or "must be a string or a real number" in message:
+            msg = f"{argument} must hold numbers: {message}"
+            raise ValueError(msg) from error
+        raise
 
 
 def _check_length(name: str, length: int, n_rows: int) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from mercer._typing import FloatArray
-from mercer.engine import Features, Rows, Threads, as_rows, kernel_times, map_rows, tile_rows
+from mercer.engine import Executor, Features, Rows, Threads, as_rows, kernel_matrix, kernel_times, map_rows, tile_rows
 from mercer.kernels import Kernel, Precomputed
 
 __all__ = ["KernelExpansion", "Variance"]
@@ -93,7 +93,7 @@ class KernelExpansion:
     intercept: FloatArray
     variance: Variance | None = None
 
-    def evaluate(self, X: Any, *, executor: Threads | None = None) -> FloatArray:
+    def evaluate(self, X: Any, *, executor: Executor | None = None) -> FloatArray:
         """Values at the rows of X, shape (n, p), in float32 for float32 rows.
 
         Cost: n·m kernel values; memory of a tile per thread. float32 rows are computed in float32 where that is safe:
@@ -104,9 +104,11 @@ class KernelExpansion:
         dtype = np.float32 if single else np.float64
         values = kernel_times(rows, self.kernel, self.points, self.coefficients, executor=executor, dtype=dtype)
         values += self.intercept
+        if np.max(np.abs(values), initial=0.0) > np.finfo(rows.dtype).max:
+            return values  # float32 cannot hold them
         return values.astype(rows.dtype, copy=False)
 
-    def variances(self, X: Any, *, executor: Threads | None = None) -> FloatArray:
+    def variances(self, X: Any, *, executor: Executor | None = None) -> FloatArray:
         """Predictive variance of the function (without noise) at the rows of X, shape (n,), float64.
 
         Cost: m² operations per row.
@@ -114,71 +116,73 @@ class KernelExpansion:
         variance, rows = self._need_variance(), as_rows(X)
         result = np.empty(rows.n_rows)
 
-        def fill(block: FloatArray, whitened: FloatArray, start: int, stop: int) -> None:
+        def fill(block: FloatArray, whitened: FloatArray, target: FloatArray) -> None:
             residual = variance.residual(whitened)
-            total = np.einsum("ij,ij->i", residual, residual) + variance.constant
+            target[...] = np.einsum("ij,ij->i", residual, residual) + variance.constant
             if variance.prior:
-                total += self.kernel.diagonal(block) - np.einsum("ij,ij->i", whitened, whitened)
-            result[start:stop] = total
+                target += self.kernel.diagonal(block) - np.einsum("ij,ij->i", whitened, whitened)
 
-        self._walk(rows, variance, fill, executor or Threads())
+        self._walk(rows, variance, fill, result, executor or Threads())
         return np.maximum(result, 0.0)  # a variance of zero may come out negative by rounding
 
-    def covariance(self, X: Any, *, executor: Threads | None = None) -> FloatArray:
+    def covariance(self, X: Any, *, executor: Executor | None = None) -> FloatArray:
         """Predictive covariance between all rows of X, shape (n, n), float64; it also stores n·m numbers."""
-        variance, rows = self._need_variance(), as_rows(X)
+        variance, rows, executor = self._need_variance(), as_rows(X), executor or Threads()
         whitened = np.empty((rows.n_rows, len(self.points)))
 
-        def fill(_block: FloatArray, tile: FloatArray, start: int, stop: int) -> None:
-            whitened[start:stop] = tile
+        def fill(_block: FloatArray, tile: FloatArray, target: FloatArray) -> None:
+            target[...] = tile
 
-        self._walk(rows, variance, fill, executor or Threads())
+        self._walk(rows, variance, fill, whitened, executor)
         residual = variance.residual(whitened)
         result = residual @ residual.T + variance.constant
         if variance.prior:
-            everything = rows.read(0, rows.n_rows).astype(np.float64)
-            result += self.kernel(everything) - whitened @ whitened.T
+            points = rows.take(np.arange(rows.n_rows)).astype(np.float64)
+            result += kernel_matrix(rows, self.kernel, points, executor=executor) - whitened @ whitened.T
         return np.asarray((result + result.T) / 2)
 
-    def gradient(self, X: Any, *, executor: Threads | None = None) -> FloatArray:
+    def gradient(self, X: Any, *, executor: Executor | None = None) -> FloatArray:
         """Gradient with respect to the input at the rows of X, shape (n, p, d)."""
-        rows = as_rows(X)
+        rows, executor = as_rows(X), executor or Threads()
         n_outputs = self.coefficients.shape[1]
         result = np.empty((rows.n_rows, n_outputs, rows.n_features))
-        tile = tile_rows(len(self.points))
 
-        def prepare() -> Callable[[FloatArray, int, int], None]:
-            def function(block: FloatArray, start: int, stop: int) -> None:
+        def prepare() -> Callable[[FloatArray, FloatArray], None]:
+            def function(block: FloatArray, target: FloatArray) -> None:
                 for output in range(n_outputs):
-                    weights = np.repeat(self.coefficients[:, output, np.newaxis], stop - start, axis=1)
+                    weights = np.repeat(self.coefficients[:, output, np.newaxis], len(block), axis=1)
                     # k is symmetric: the gradient by the row is the gradient by the second argument.
-                    result[start:stop, output] = self.kernel.points_gradient(self.points, block, weights)
+                    target[:, output] = self.kernel.points_gradient(self.points, block, weights)
 
             return function
 
-        map_rows(rows, executor or Threads(), tile=tile, prepare=prepare, name="gradient")
+        # Slopes, weights and what a kernel needs beside them: four tiles each.
+        tile = tile_rows(4 * len(self.points), workers=executor.n_jobs)
+        map_rows(rows, executor, tile=tile, prepare=prepare, out=result, name="gradient")
         return result
 
     def _walk(
         self,
         rows: Rows,
         variance: Variance,
-        fill: Callable[[FloatArray, FloatArray, int, int], None],
-        executor: Threads,
+        fill: Callable[[FloatArray, FloatArray, FloatArray], None],
+        out: FloatArray,
+        executor: Executor,
     ) -> None:
+        """Call ``fill(tile of rows, their whitened features, target)`` on all tiles."""
         features = Features(self.kernel, self.points, lower=variance.lower)
         features.prepare()
         tile = tile_rows(features.width, workers=executor.n_jobs, fewest=64)
 
-        def prepare() -> Callable[[FloatArray, int, int], None]:
+        def prepare() -> Callable[[FloatArray, FloatArray], None]:
             buffer = np.empty((tile, features.width))
 
-            def function(block: FloatArray, start: int, stop: int) -> None:
-                fill(block, features.tile(block, buffer[: stop - start]), start, stop)
+            def function(block: FloatArray, target: FloatArray) -> None:
+                fill(block, features.tile(block, buffer[: len(block)]), target)
 
             return function
 
-        map_rows(rows, executor, tile=tile, prepare=prepare, name="variance")
+        map_rows(rows, executor, tile=tile, prepare=prepare, out=out, name="variance")
 
     def _need_variance(self) -> Variance:
         if self.variance is None:

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from mercer._typing import FloatArray, IntArray
-from mercer.engine import Rows, Threads
+from mercer.engine import Executor, Rows
 from mercer.kernels import Kernel
 
 __all__ = ["Basis", "BasisStrategy"]
@@ -43,7 +43,7 @@ class BasisStrategy(BaseEstimator, ABC):
         *,
         weights: FloatArray | None,
         random_state: np.random.RandomState,
-        executor: Threads,
+        executor: Executor,
     ) -> Basis:
         """Choose at most ``n_basis`` points.
 

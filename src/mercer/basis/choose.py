@@ -7,7 +7,7 @@ import numpy as np
 from mercer._typing import FloatArray
 from mercer.basis.base import Basis, BasisStrategy
 from mercer.basis.uniform import Uniform
-from mercer.engine import Rows, Threads
+from mercer.engine import Executor, Rows
 from mercer.kernels import Kernel
 
 __all__ = ["BASIS_NAMES", "choose_basis"]
@@ -25,7 +25,7 @@ def choose_basis(
     *,
     weights: FloatArray | None,
     random_state: np.random.RandomState,
-    executor: Threads,
+    executor: Executor,
 ) -> Basis:
     """Return the points for a strategy's name, a strategy, or an array of points."""
     if isinstance(basis, str) and basis in _NAMED:

@@ -5,7 +5,7 @@ from sklearn.utils.random import sample_without_replacement
 
 from mercer._typing import FloatArray
 from mercer.basis.base import Basis, BasisStrategy
-from mercer.engine import Rows, Threads
+from mercer.engine import Executor, Rows
 from mercer.kernels import Kernel
 
 __all__ = ["Uniform"]
@@ -36,7 +36,7 @@ class Uniform(BasisStrategy):
         *,
         weights: FloatArray | None,
         random_state: np.random.RandomState,
-        executor: Threads,
+        executor: Executor,
     ) -> Basis:
         """Choose ``n_basis`` rows at random, or all."""
         candidates = None if weights is None or np.all(weights > 0) else np.flatnonzero(weights)

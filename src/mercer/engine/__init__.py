@@ -4,6 +4,7 @@ Where rows live (``rows``) and who works on them (``executors``) are independent
 (``statistics``, ``products``).
 """
 
+from mercer.engine.executors.base import Executor
 from mercer.engine.executors.threads import Threads
 from mercer.engine.features import Features
 from mercer.engine.products import gram_times, kernel_diagonal, kernel_matrix, kernel_times, transposed_times
@@ -14,6 +15,7 @@ from mercer.engine.walk import map_rows, reduce_rows
 
 __all__ = [
     "ArrayRows",
+    "Executor",
     "Features",
     "NormalStatistics",
     "Rows",

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from mercer._typing import FloatArray
-from mercer.engine.executors.threads import Threads
+from mercer.engine.executors.base import Executor
 from mercer.engine.features import Features
 from mercer.engine.rows import Rows
 from mercer.engine.tiles import tile_rows
@@ -33,30 +33,31 @@ class _Sum:
 
 
 def kernel_times(
-    rows: Rows, kernel: Kernel, points: FloatArray, vectors: FloatArray, *, executor: Threads, dtype: Any = np.float64
+    rows: Rows, kernel: Kernel, points: FloatArray, vectors: FloatArray, *, executor: Executor, dtype: Any = np.float64
 ) -> FloatArray:
     """K_nm v: kernel values between rows and points times vectors (m, p); returns float64 (n, p)."""
     chunks = _chunks(kernel, points, dtype)
     tile = _chunk_tile(points, dtype, executor)
     vectors = np.asarray(vectors, dtype=dtype)
-    result = np.zeros((rows.n_rows, vectors.shape[1]))
+    result = np.empty((rows.n_rows, vectors.shape[1]))
 
-    def prepare() -> Callable[[FloatArray, int, int], None]:
+    def prepare() -> Callable[[FloatArray, FloatArray], None]:
         buffers = _buffers(chunks, tile)
 
-        def function(block: FloatArray, start: int, stop: int) -> None:
+        def function(block: FloatArray, target: FloatArray) -> None:
+            target[...] = 0.0
             for (first, section), buffer in zip(chunks, buffers, strict=True):
-                values = section.tile(block, buffer[: stop - start])
-                result[start:stop] += values @ vectors[first : first + section.n_points]
+                values = section.tile(block, buffer[: len(block)])
+                target += values @ vectors[first : first + section.n_points]
 
         return function
 
-    map_rows(rows, executor, tile=tile, prepare=prepare, name="kernel times vectors")
+    map_rows(rows, executor, tile=tile, prepare=prepare, out=result, name="kernel times vectors")
     return result
 
 
 def transposed_times(
-    rows: Rows, kernel: Kernel, points: FloatArray, vectors: FloatArray, *, executor: Threads
+    rows: Rows, kernel: Kernel, points: FloatArray, vectors: FloatArray, *, executor: Executor
 ) -> FloatArray:
     """K_mn u: kernel values between points and rows times vectors (n, p); returns (m, p)."""
     chunks = _chunks(kernel, points, np.float64)
@@ -77,7 +78,7 @@ def transposed_times(
 
 
 def gram_times(
-    rows: Rows, features: Features, vectors: FloatArray, *, weights: FloatArray | None = None, executor: Threads
+    rows: Rows, features: Features, vectors: FloatArray, *, weights: FloatArray | None = None, executor: Executor
 ) -> FloatArray:
     """K_mn W (K_nm v) in one pass, each tile computed once; returns (m, p)."""
     tile = tile_rows(features.n_features, workers=executor.n_jobs)
@@ -100,32 +101,32 @@ def gram_times(
     return reduce_rows(rows, executor, tile=tile, workers=workers, prepare=prepare, name="normal product").value
 
 
-def kernel_matrix(rows: Rows, kernel: Kernel, points: FloatArray, *, executor: Threads) -> FloatArray:
+def kernel_matrix(rows: Rows, kernel: Kernel, points: FloatArray, *, executor: Executor) -> FloatArray:
     """K_nm itself, float64, for those who need it stored."""
     section = kernel.bind(points)
     result = np.empty((rows.n_rows, len(points)))
 
-    def prepare() -> Callable[[FloatArray, int, int], None]:
-        def function(block: FloatArray, start: int, stop: int) -> None:
-            section.tile(block, result[start:stop])
+    def prepare() -> Callable[[FloatArray, FloatArray], None]:
+        def function(block: FloatArray, target: FloatArray) -> None:
+            section.tile(block, target)
 
         return function
 
-    map_rows(rows, executor, tile=tile_rows(len(points)), prepare=prepare, name="kernel matrix")
+    map_rows(rows, executor, tile=tile_rows(len(points)), prepare=prepare, out=result, name="kernel matrix")
     return result
 
 
-def kernel_diagonal(rows: Rows, kernel: Kernel, *, executor: Threads) -> FloatArray:
+def kernel_diagonal(rows: Rows, kernel: Kernel, *, executor: Executor) -> FloatArray:
     """k(x, x) of every row, shape (n,)."""
     result = np.empty(rows.n_rows)
 
-    def prepare() -> Callable[[FloatArray, int, int], None]:
-        def function(block: FloatArray, start: int, stop: int) -> None:
-            result[start:stop] = kernel.diagonal(block)
+    def prepare() -> Callable[[FloatArray, FloatArray], None]:
+        def function(block: FloatArray, target: FloatArray) -> None:
+            target[...] = kernel.diagonal(block)
 
         return function
 
-    map_rows(rows, executor, tile=tile_rows(rows.n_features), prepare=prepare, name="diagonal")
+    map_rows(rows, executor, tile=tile_rows(rows.n_features), prepare=prepare, out=result, name="diagonal")
     return result
 
 
@@ -134,7 +135,7 @@ def _chunks(kernel: Kernel, points: FloatArray, dtype: Any) -> list[tuple[int, S
     return [(start, kernel.bind(points[start : start + _CHUNK], dtype)) for start in starts]
 
 
-def _chunk_tile(points: FloatArray, dtype: Any, executor: Threads) -> int:
+def _chunk_tile(points: FloatArray, dtype: Any, executor: Executor) -> int:
     width = min(len(points), _CHUNK)
     return tile_rows(width, itemsize=np.dtype(dtype).itemsize, workers=executor.n_jobs)
 

@@ -1,6 +1,7 @@
 """Where rows live. The engine reads them a tile at a time; nobody else reads them at all."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,12 @@ class Rows(ABC):
     @abstractmethod
     def take(self, indices: IntArray) -> FloatArray:
         """The given rows, for a sample or a basis: memory grows with their number."""
+
+    def tiles(self, first: int, last: int, size: int) -> Iterator[tuple[int, int, FloatArray]]:
+        """Rows first..last in tiles (start, stop, rows); a source that reads in large pieces cuts them up here."""
+        for start in range(first, last, size):
+            stop = min(start + size, last)
+            yield start, stop, self.read(start, stop)
 
     def __len__(self) -> int:
         """Return the number of rows."""

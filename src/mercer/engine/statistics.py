@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mercer._typing import FloatArray
-from mercer.engine.executors.threads import Threads
+from mercer.engine.executors.base import Executor
 from mercer.engine.features import Features
 from mercer.engine.rows import Rows
 from mercer.engine.tiles import accumulator_workers, tile_rows
@@ -46,17 +46,20 @@ class NormalStatistics:
         m.
     n_rows : int
         How many rows were summed, whatever their weight.
+    is_whitened : bool
+        Whether the features are L⁻¹k_m(x), not k_m(x).
     """
 
     sums: FloatArray
     n_features: int
     n_rows: int
+    is_whitened: bool = False
 
     @classmethod
-    def zeros(cls, n_features: int, n_outputs: int) -> NormalStatistics:
+    def zeros(cls, n_features: int, n_outputs: int, *, is_whitened: bool = False) -> NormalStatistics:
         """Statistics of no rows."""
         size = n_features + n_outputs + 1
-        return cls(sums=np.zeros((size, size)), n_features=n_features, n_rows=0)
+        return cls(np.zeros((size, size)), n_features, n_rows=0, is_whitened=is_whitened)
 
     @property
     def gram(self) -> FloatArray:
@@ -80,40 +83,52 @@ class NormalStatistics:
 
     def __add__(self, other: NormalStatistics) -> NormalStatistics:
         """Statistics of both sets of rows."""
-        self._check_shape(other)
-        return NormalStatistics(self.sums + other.sums, self.n_features, self.n_rows + other.n_rows)
+        self._check_alike(other)
+        return replace(self, sums=self.sums + other.sums, n_rows=self.n_rows + other.n_rows)
 
     def __sub__(self, other: NormalStatistics) -> NormalStatistics:
         """Statistics of the rows of self without those of other."""
-        self._check_shape(other)
-        return NormalStatistics(self.sums - other.sums, self.n_features, self.n_rows - other.n_rows)
+        self._check_alike(other)
+        return replace(self, sums=self.sums - other.sums, n_rows=self.n_rows - other.n_rows)
 
     def __mul__(self, factor: float) -> NormalStatistics:
         """Statistics with all weights multiplied; the number of rows stays."""
-        return NormalStatistics(factor * self.sums, self.n_features, self.n_rows)
+        return replace(self, sums=factor * self.sums)
 
     __rmul__ = __mul__
 
     def merge_in_place(self, other: NormalStatistics) -> None:
         """Add the other's sums to one's own."""
-        self._check_shape(other)
+        self._check_alike(other)
         self.sums += other.sums
         self.n_rows += other.n_rows
 
     def whitened(self, lower: FloatArray) -> NormalStatistics:
         """Statistics of the features L⁻¹φ, from those of φ."""
+        if self.is_whitened:
+            return self
         sums = self.sums.copy()
         whiten(sums[:, : self.n_features], lower)  # S L⁻ᵀ
         sums = np.ascontiguousarray(sums.T)
         whiten(sums[:, : self.n_features], lower)  # (L⁻¹ S) L⁻ᵀ
         mirror(sums)
-        return NormalStatistics(sums, self.n_features, self.n_rows)
+        return replace(self, sums=sums, is_whitened=True)
 
-    def _check_shape(self, other: NormalStatistics) -> None:
-        if (self.sums.shape, self.n_features) != (other.sums.shape, other.n_features):
-            msg = (
-                f"statistics of {self.n_features} and {other.n_features} features, or of different outputs, do not add."
-            )
+    def with_targets_shifted(self, shift: FloatArray) -> NormalStatistics:
+        """Statistics for the targets y + shift, shift of shape (p,), from those for y."""
+        if not np.any(shift):
+            return self
+        sums = self.sums.copy()
+        targets = slice(self.n_features, -1)
+        # [φ, y + s, 1] = [φ, y, 1] T: add s times the constant's row and column to the targets'
+        sums[:, targets] += np.outer(sums[:, -1], shift)
+        sums[targets] += np.outer(shift, sums[-1])
+        return replace(self, sums=sums)
+
+    def _check_alike(self, other: NormalStatistics) -> None:
+        mine = (self.sums.shape, self.n_features, self.is_whitened)
+        if mine != (other.sums.shape, other.n_features, other.is_whitened):
+            msg = "statistics of different features or outputs, or plain and whitened ones, do not add."
             raise ValueError(msg)
 
 
@@ -123,7 +138,7 @@ def normal_statistics(
     features: Features,
     *,
     weights: FloatArray | None = None,
-    executor: Threads,
+    executor: Executor,
 ) -> NormalStatistics:
     """Sum the statistics of all rows in one pass.
 
@@ -144,7 +159,7 @@ def normal_statistics(
     tile = tile_rows(features.width, workers=workers, fewest=_FEWEST_ROWS)
 
     def prepare() -> tuple[NormalStatistics, Callable[[FloatArray, int, int], None]]:
-        partial = NormalStatistics.zeros(size, n_outputs)
+        partial = NormalStatistics.zeros(size, n_outputs, is_whitened=features.lower is not None)
         buffer = np.empty((tile, features.width))
 
         def add(block: FloatArray, start: int, stop: int) -> None:
@@ -160,4 +175,7 @@ def normal_statistics(
 
     total = reduce_rows(rows, executor, tile=tile, workers=workers, prepare=prepare, name="statistics")
     mirror(total.sums)
+    if not np.all(np.isfinite(total.sums)):
+        msg = "the sums over the rows overflow: kernel values, y or sample_weight are too large. Scale X or y."
+        raise ValueError(msg)
     return total

@@ -1,10 +1,8 @@
 """How large a tile is."""
 
-from collections.abc import Iterator
-
 from sklearn import get_config
 
-__all__ = ["accumulator_workers", "tile_rows", "tiles"]
+__all__ = ["accumulator_workers", "tile_rows"]
 
 # A tile of kernel values stays in the cache between the product that makes it and the ones that use it. Measured on two
 # cores with 0.5 MB of L2 each and a shared L3: flat between 1 and 4 MB, slower on both sides.
@@ -31,9 +29,3 @@ def tile_rows(n_columns: int, *, itemsize: int = 8, workers: int = 1, fewest: in
 def accumulator_workers(n_jobs: int, accumulator_bytes: int) -> int:
     """How many workers may have an accumulator of their own within the working memory."""
     return max(1, min(n_jobs, working_memory_bytes() // max(1, accumulator_bytes)))
-
-
-def tiles(start: int, stop: int, size: int) -> Iterator[tuple[int, int]]:
-    """Bounds of the tiles of a span of rows."""
-    for begin in range(start, stop, size):
-        yield begin, min(begin + size, stop)

@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from typing import Protocol, Self, TypeVar
 
+import numpy as np
+
 from mercer._typing import FloatArray
-from mercer.engine.executors.threads import Threads, Tick
+from mercer.engine.executors.base import Executor, Tick
 from mercer.engine.rows import Rows
-from mercer.engine.tiles import tiles
 
 __all__ = ["Mergeable", "map_rows", "reduce_rows"]
 
@@ -23,29 +24,35 @@ Partial = TypeVar("Partial", bound=Mergeable)
 
 def map_rows(
     rows: Rows,
-    executor: Threads,
+    executor: Executor,
     *,
     tile: int,
-    prepare: Callable[[], Callable[[FloatArray, int, int], None]],
+    prepare: Callable[[], Callable[[FloatArray, FloatArray], None]],
+    out: FloatArray,
     name: str,
 ) -> None:
-    """Call a function on every tile; it keeps what it finds in arrays of its own, at start..stop.
+    """Compute something of every row: fill ``out``, whose first axis runs over the rows.
 
-    ``prepare`` is called once per worker and returns ``function(tile, start, stop)`` with that worker's buffers.
+    ``prepare`` is called once per worker and returns ``function(tile, target)``, which fills the target, the part of
+    the result that belongs to the tile, with buffers of that worker's own.
     """
 
-    def task(first: int, last: int, tick: Tick) -> None:
+    def task(first: int, last: int, tick: Tick) -> FloatArray:
         function = prepare()
-        for start, stop in tiles(first, last, tile):
-            function(rows.read(start, stop), start, stop)
+        span = out[first:last] if executor.shares_memory else np.empty_like(out[first:last])
+        for start, stop, block in rows.tiles(first, last, tile):
+            function(block, span[start - first : stop - first])
             tick(stop - start)
+        return span
 
-    executor.run(task, rows.n_rows, tile=tile, name=name)
+    spans = executor.run(task, rows.n_rows, tile=tile, name=name)
+    if not executor.shares_memory:
+        np.concatenate(spans, out=out)
 
 
 def reduce_rows(
     rows: Rows,
-    executor: Threads,
+    executor: Executor,
     *,
     tile: int,
     workers: int,
@@ -60,8 +67,8 @@ def reduce_rows(
 
     def task(first: int, last: int, tick: Tick) -> Partial:
         partial, add = prepare()
-        for start, stop in tiles(first, last, tile):
-            add(rows.read(start, stop), start, stop)
+        for start, stop, block in rows.tiles(first, last, tile):
+            add(block, start, stop)
             tick(stop - start)
         return partial
 

@@ -7,6 +7,7 @@ from typing import Any, Self
 from sklearn.base import ClassifierMixin
 
 from mercer._typing import AnyArray, FloatArray
+from mercer._validation import check_is_fitted
 from mercer.estimators.classification import OneVsRest, decide, flat_decision
 from mercer.estimators.exact_machine import ExactMachine
 from mercer.estimators.shell import all_or_nothing, read_data
@@ -47,8 +48,11 @@ class ExactClassifier(ClassifierMixin, ExactMachine):
         The kernel with its parameters as numbers.
     jitter_ : float
         What had to be added to the diagonal beyond the noise; 0 in regular cases.
+    coefficients_ : array (n, outputs)
+        Weights of the training rows (those of positive weight): one output for two classes, one per class for more.
+    intercept_ : array (outputs,)
     expansion_ : KernelExpansion
-        The model: one output for two classes, one per class for more.
+        The model; it keeps no factor of the kernel matrix, so it is small, and has no variance.
 
     See Also
     --------
@@ -68,9 +72,21 @@ class ExactClassifier(ClassifierMixin, ExactMachine):
         self._validate_params()
         with all_or_nothing(self):
             encode = OneVsRest()
-            self._fit(read_data(self, X, y, sample_weight, encode=encode, reset=True))
+            self._fit(read_data(self, X, y, sample_weight, encode=encode, reset=True), keep_factor=False)
             self.classes_ = encode.classes
         return self
+
+    @property
+    def coefficients_(self) -> FloatArray:
+        """Weights of the training rows, shape (n, outputs)."""
+        check_is_fitted(self)
+        return self.expansion_.coefficients
+
+    @property
+    def intercept_(self) -> FloatArray:
+        """Constants, shape (outputs,)."""
+        check_is_fitted(self)
+        return self.expansion_.intercept
 
     def decision_function(self, X: Any) -> FloatArray:
         """Values of the functions, shape (n,) for two classes (positive for the second), else (n, classes)."""

@@ -23,7 +23,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
-from mercer._typing import FloatArray, RandomState
+from mercer._typing import FloatArray, IntArray, RandomState
 from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted
 from mercer.engine import ArrayRows, Rows, kernel_matrix
 from mercer.estimators.matrix_free import solve_matrix_free
@@ -85,56 +85,71 @@ class ExactMachine(BaseEstimator, ABC):
 
     @property
     def _precomputed(self) -> bool:
-        return isinstance(self.kernel, str) and self.kernel == "precomputed"
+        return isinstance(self.kernel, Precomputed) or (isinstance(self.kernel, str) and self.kernel == "precomputed")
 
-    def _fit(self, data: Data) -> None:
+    def _fit(self, data: Data, *, keep_factor: bool) -> None:
         self._check_data(data)
         kernel = Precomputed() if self._precomputed else resolve_kernel(self.kernel, data, self.random_state)
-        # A row of weight zero has infinite noise: it has no say, and no coefficient.
-        index = np.arange(data.rows.n_rows) if data.weights is None else np.flatnonzero(data.weights)
-        rows = ArrayRows(data.rows.take(index).astype(np.float64), checked=True)
-        points: FloatArray = index[:, np.newaxis].astype(np.float64) if self._precomputed else rows.read(0, rows.n_rows)
-        weights = np.ones(len(index)) if data.weights is None else data.weights[index]
-        right = np.column_stack([data.targets[index], np.ones(len(index))])
-        factor, solution = self._solve(rows, kernel, points, weights, right)
-        nu, eta = solution[:, :-1], solution[:, -1]
-        b = eta @ right[:, :-1] / np.sum(eta) if self.intercept else np.zeros(nu.shape[1])
+        index, weights = self._rows_with_a_say(data)
+        targets = data.targets[index]
+        # The model moves with a constant added to y: without y's offset nothing is lost to it.
+        shift = np.average(targets, axis=0, weights=weights) if self.intercept else np.zeros(targets.shape[1])
+        right = np.column_stack([targets - shift, np.ones(len(index))] if self.intercept else [targets])
+        rows, points = self._points(data.rows, index)
+        factor, solution, iterations = self._solve(rows, kernel, points, weights, right)
+        eta = solution[:, -1] if self.intercept else None
+        nu = solution[:, :-1] if self.intercept else solution
+        b = np.zeros(nu.shape[1]) if eta is None else eta @ right[:, :-1] / np.sum(eta)
+        coefficients = nu if eta is None else nu - np.outer(eta, b)
+        variance = _variance(factor, eta) if keep_factor else None
         self.kernel_ = kernel
-        self.factor_ = factor
         self.jitter_ = 0.0 if factor is None else factor.jitter
-        self.expansion_ = KernelExpansion(
-            kernel, points, nu - np.outer(eta, b), b, _variance(factor, eta) if self.intercept else _variance(factor)
-        )
-        self._eta = eta
-        self._index, self._n_rows = index, data.rows.n_rows
+        self.n_iter_ = iterations
+        self.expansion_ = KernelExpansion(kernel, points, coefficients, b + shift, variance)
+        self._factor = factor if keep_factor else None
+        self._eta, self._index, self._n_rows = eta, index, data.rows.n_rows
+
+    def _rows_with_a_say(self, data: Data) -> tuple[IntArray, FloatArray]:
+        """Rows of weight zero have infinite noise: they have no say, and no coefficient."""
+        if data.weights is None:
+            return np.arange(data.rows.n_rows), np.ones(data.rows.n_rows)
+        with np.errstate(over="ignore", divide="ignore"):
+            index = np.flatnonzero(np.isfinite(max(float(self.noise), 1.0) / data.weights))
+        return index, data.weights[index]
+
+    def _points(self, rows: Rows, index: IntArray) -> tuple[Rows, FloatArray]:
+        """The rows that have a say, and the points of the expansion: the same, or their numbers if precomputed."""
+        if self._precomputed:
+            kept = rows if len(index) == rows.n_rows else ArrayRows(rows.take(index), checked=True)
+            return kept, index[:, np.newaxis].astype(np.float64)
+        points = rows.take(index).astype(np.float64, copy=False)
+        return ArrayRows(points, checked=True), points
 
     def _solve(
         self, rows: Rows, kernel: Kernel, points: FloatArray, weights: FloatArray, right: FloatArray
-    ) -> tuple[CholeskyFactor | None, FloatArray]:
-        """Solve H [ν, η] = [y, 1]."""
+    ) -> tuple[CholeskyFactor | None, FloatArray, int]:
+        """Solve H [ν, η] = [y, 1], or Hα = y; also returns the number of iterations."""
         threads = make_threads(self)
         if self.solver == "cholesky":
             # H = K + λW⁻¹ = LLᵀ, in the memory of K
             matrix = kernel_matrix(rows, kernel, points, executor=threads)
             matrix[np.diag_indices_from(matrix)] += self.noise / weights
             factor = cholesky_in_place(matrix)
-            self.n_iter_ = 1
-            return factor, factor.solve(right)
+            return factor, factor.solve(right), 1
         result = solve_matrix_free(
             rows, kernel, points, right,
             noise=float(self.noise), weights=weights, tol=self.tol, max_iter=self.max_iter,
             random_state=self.random_state, executor=threads,
         )  # fmt: skip
-        self.n_iter_ = result.iterations
         if not result.converged:
             warnings.warn(
                 f"conjugate gradients stopped after {result.iterations} iterations at a relative residual of "
                 f"{result.residual:.1e}, above tol={self.tol:.1e}: the model is not the solution asked for. "
                 "Raise max_iter, tol or noise, or use NystromRegressor.",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
-        return None, result.value
+        return None, result.value, result.iterations
 
     def _check_data(self, data: Data) -> None:
         if self._precomputed and data.rows.n_features != data.rows.n_rows:
@@ -157,10 +172,10 @@ class ExactMachine(BaseEstimator, ABC):
 
     def _need_factor(self, what: str) -> CholeskyFactor:
         check_is_fitted(self)
-        if self.factor_ is None:
+        if self._factor is None:
             msg = f"{what} needs the factor of the kernel matrix: fit with solver='cholesky'."
             raise ValueError(msg)
-        return self.factor_
+        return self._factor
 
 
 def _variance(factor: CholeskyFactor | None, eta: FloatArray | None = None) -> Variance | None:

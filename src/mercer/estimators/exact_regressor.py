@@ -10,7 +10,7 @@ from sklearn.base import RegressorMixin
 from mercer._typing import FloatArray
 from mercer._validation import check_is_fitted
 from mercer.estimators.exact_machine import ExactMachine
-from mercer.estimators.shell import all_or_nothing, encode_targets, make_threads, read_data
+from mercer.estimators.shell import all_or_nothing, encode_targets, predict_moments, read_data
 
 __all__ = ["ExactRegressor"]
 
@@ -81,7 +81,7 @@ class ExactRegressor(RegressorMixin, ExactMachine):
         self._validate_params()
         with all_or_nothing(self):
             data = read_data(self, X, y, sample_weight, encode=encode_targets, reset=True)
-            self._fit(data)
+            self._fit(data, keep_factor=True)
             self._flat = data.flat
         return self
 
@@ -94,15 +94,9 @@ class ExactRegressor(RegressorMixin, ExactMachine):
         amplitude the prior variance. All outputs share them.
         """
         rows = self._new_rows(X)
-        mean = self.expansion_.evaluate(rows, executor=make_threads(self))
-        mean = mean[:, 0] if self._flat else mean
-        if return_cov:
-            self._need_factor("return_cov")
-            return mean, self.expansion_.covariance(rows, executor=make_threads(self))
-        if return_std:
-            self._need_factor("return_std")
-            return mean, np.sqrt(self.expansion_.variances(rows, executor=make_threads(self)))
-        return mean
+        if return_std or return_cov:
+            self._need_factor("return_std" if return_std else "return_cov")
+        return predict_moments(self, rows, return_std=return_std, return_cov=return_cov)
 
     def loo_residuals(self) -> FloatArray:
         """Leave-one-out residuals of the training rows, exact and without a second fit; NaN for rows of weight zero.
@@ -111,9 +105,10 @@ class ExactRegressor(RegressorMixin, ExactMachine):
         by ones if there is an intercept. Cost: n³/3.
         """
         diagonal = self._need_factor("loo_residuals").inverse_diagonal()
-        if self.intercept:
-            # (M⁻¹)_ii = (H⁻¹)_ii - η_i²/s
+        if self._eta is not None:
+            # (M⁻¹)_ii = (H⁻¹)_ii - η_i²/s, which vanishes for a single row: nothing is left to predict it from
             diagonal = diagonal - self._eta**2 / np.sum(self._eta)
+            diagonal[diagonal <= 0] = np.nan
         residuals = np.full((self._n_rows, self.expansion_.coefficients.shape[1]), np.nan)
         residuals[self._index] = self.expansion_.coefficients / diagonal[:, np.newaxis]
         return residuals[:, 0] if self._flat else residuals

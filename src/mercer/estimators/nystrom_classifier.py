@@ -45,8 +45,11 @@ class NystromClassifier(ClassifierMixin, NystromMachine):
     Attributes
     ----------
     classes_ : array (classes,)
+    coefficients_ : array (rank_, outputs)
+        One output for two classes, one per class for more.
+    intercept_ : array (outputs,)
     kernel_, basis_, basis_index_, rank_, noise_, n_seen_, statistics_, expansion_
-        As in ``NystromRegressor``; one output for two classes, one per class for more.
+        As in ``NystromRegressor``.
 
     See Also
     --------
@@ -75,7 +78,7 @@ class NystromClassifier(ClassifierMixin, NystromMachine):
         """Add rows to what was seen; the first call must name all ``classes``, unless its labels show them all."""
         self._validate_params()
         with all_or_nothing(self):
-            first = not hasattr(self, "statistics_")
+            first = not hasattr(self, "_summary")
             encode = self._encoder(classes, first=first)
             data = read_data(self, X, y, sample_weight, encode=encode, reset=first)
             self.classes_ = encode.classes
@@ -83,13 +86,25 @@ class NystromClassifier(ClassifierMixin, NystromMachine):
         return self
 
     def forget(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Take rows out of what was seen, exactly; they must have been seen with these labels and weights."""
+        """Take rows out of what was seen; they must have been seen with these labels and weights."""
         self._validate_params()
-        check_is_fitted(self, "statistics_")
+        check_is_fitted(self)
         with all_or_nothing(self):
             encode = OneVsRest(self.classes_)
             self._forget(read_data(self, X, y, sample_weight, encode=encode, reset=False))
         return self
+
+    @property
+    def coefficients_(self) -> FloatArray:
+        """Weights of the basis points, shape (rank_, outputs)."""
+        check_is_fitted(self)
+        return self.expansion_.coefficients
+
+    @property
+    def intercept_(self) -> FloatArray:
+        """Constants, shape (outputs,)."""
+        check_is_fitted(self)
+        return self.expansion_.intercept
 
     def decision_function(self, X: Any) -> FloatArray:
         """Values of the functions, shape (n,) for two classes (positive for the second), else (n, classes)."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.linalg import solve_triangular
+from scipy.linalg import lapack, solve_triangular
 
 from mercer._typing import FloatArray
 from mercer.basis import Basis
@@ -18,28 +18,50 @@ __all__ = ["Frame"]
 
 # Pivots below this many roundings, relative to the first, mean that the others span the point: roundings of the kernel
 # matrix in float64, of the tiles in float32.
-_PIVOT_ROUNDINGS = {np.dtype(np.float64): 4.0, np.dtype(np.float32): 8.0}
+_PIVOT_ROUNDINGS = 8.0
+# A basis that has been through this once has pivots above the tolerance, and passes again in spite of rounding.
+_SLACK = 0.5
 
 
 @dataclass(frozen=True)
 class Frame:
-    """Basis points z, the most informative first, and K_mm = LLᵀ."""
+    """Basis points z and K_mm = LLᵀ."""
 
     kernel: Kernel
     basis: Basis
     lower: FloatArray  # (m, m)
-    smallest_pivot: float
     dtype: np.dtype[Any]
 
     @classmethod
     def build(cls, kernel: Kernel, basis: Basis, dtype: np.dtype[Any]) -> Frame:
-        """Factor K_mm = LLᵀ, greatest pivot first, and drop the points that the others span to rounding."""
-        rounding = _PIVOT_ROUNDINGS[dtype] * np.finfo(dtype).eps
-        tolerance = max(rounding, len(basis.points) * np.finfo(np.float64).eps)
-        factor = pivoted_cholesky(kernel(basis.points), tolerance=tolerance)
-        index = None if basis.index is None else basis.index[factor.order]
-        kept = Basis(points=np.ascontiguousarray(basis.points[factor.order]), index=index)
-        return cls(kernel, kept, factor.lower, factor.smallest_pivot, dtype)
+        """Factor K_mm = LLᵀ, and drop the points that the others span to rounding.
+
+        Points that are given keep their order if all can be kept, so that the basis of one model, given to another,
+        makes the same frame to the last bit. Otherwise they are sorted, the most informative first.
+        """
+        tolerance = _PIVOT_ROUNDINGS * float(np.finfo(dtype).eps)
+        lower = None if basis.index is not None else _factor(kernel, basis.points, _SLACK * tolerance)
+        if lower is None:
+            order = pivoted_cholesky(kernel(basis.points), tolerance=tolerance).order
+            index = None if basis.index is None else basis.index[order]
+            basis = Basis(points=np.ascontiguousarray(basis.points[order]), index=index)
+            lower = _factor(kernel, basis.points, _SLACK * tolerance)
+        if lower is None:  # rounding of the pivots themselves: take them as they were found
+            factor = pivoted_cholesky(kernel(basis.points), tolerance=tolerance)
+            index = None if basis.index is None else basis.index[factor.order]
+            basis = Basis(points=np.ascontiguousarray(basis.points[factor.order]), index=index)
+            lower = factor.lower
+        return cls(kernel, basis, lower, dtype)
+
+    @property
+    def smallest_pivot(self) -> float:
+        """The smallest pivot: how far a point is from the span of those before it."""
+        return float(np.min(np.diagonal(self.lower)) ** 2)
+
+    @property
+    def largest_kernel(self) -> float:
+        """The largest k(z, z) of the basis."""
+        return float(np.max(np.einsum("ij,ij->i", self.lower, self.lower)))
 
     def features(self, *, whitened: bool) -> Features:
         """k_m(x), or L⁻¹k_m(x)."""
@@ -48,3 +70,20 @@ class Frame:
     def unwhiten(self, weights: FloatArray) -> FloatArray:
         """W = L⁻ᵀu."""
         return np.asarray(solve_triangular(self.lower, weights, lower=True, trans="T", check_finite=False))
+
+    def same_as(self, other: Frame) -> bool:
+        """Whether statistics on both can be added."""
+        return (
+            self.kernel.equals(other.kernel)
+            and self.dtype == other.dtype
+            and np.array_equal(self.basis.points, other.basis.points)
+        )
+
+
+def _factor(kernel: Kernel, points: FloatArray, tolerance: float) -> FloatArray | None:
+    """L of the points in their order, or None if a pivot is below the tolerance."""
+    lower, info = lapack.dpotrf(np.asfortranarray(kernel(points)), lower=1, clean=1, overwrite_a=1)
+    pivots = np.diagonal(lower) ** 2
+    if info or not np.min(pivots) > tolerance * np.max(np.einsum("ij,ij->i", lower, lower)):
+        return None
+    return np.asfortranarray(lower)

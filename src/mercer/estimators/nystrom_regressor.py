@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-import numpy as np
 from sklearn.base import RegressorMixin
 
 from mercer._typing import FloatArray
 from mercer._validation import check_is_fitted
 from mercer.estimators.nystrom_machine import NystromMachine
-from mercer.estimators.shell import Data, all_or_nothing, encode_targets, make_threads, read_data
+from mercer.estimators.shell import Data, all_or_nothing, encode_targets, predict_moments, read_data
 
 __all__ = ["NystromRegressor"]
 
@@ -35,7 +34,8 @@ class NystromRegressor(RegressorMixin, NystromMachine):
         How basis points are chosen: a name ("uniform"), a strategy of ``mercer.basis``, or the points themselves.
         ``partial_fit`` chooses them from the first rows it is given.
     noise : float or "gcv", default=0.1
-        λ. "gcv" chooses it by generalised cross-validation on the whole path, from one eigendecomposition.
+        λ. "gcv" chooses it by generalised cross-validation on the whole path, from one eigendecomposition; it takes a
+        weight for a number of rows.
     intercept : bool, default=False
         Whether to add a constant b that is not penalised.
     variance : {"dtc", "sor"}, default="dtc"
@@ -81,8 +81,7 @@ class NystromRegressor(RegressorMixin, NystromMachine):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from mercer import NystromRegressor
+    >>>     >>> from mercer import NystromRegressor
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(0, 6, size=(10_000, 1))
     >>> y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=10_000)
@@ -105,7 +104,7 @@ class NystromRegressor(RegressorMixin, NystromMachine):
         """Add rows to what was seen; the basis is that of the first call, and no row is kept."""
         self._validate_params()
         with all_or_nothing(self):
-            first = not hasattr(self, "statistics_")
+            first = not hasattr(self, "_summary")
             data = read_data(self, X, y, sample_weight, encode=encode_targets, reset=first)
             if first:
                 self._flat = data.flat
@@ -114,9 +113,12 @@ class NystromRegressor(RegressorMixin, NystromMachine):
         return self
 
     def forget(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Take rows out of what was seen, exactly; they must have been seen with these targets and weights."""
+        """Take rows out of what was seen; they must have been seen with these targets and weights.
+
+        Exact up to the rounding of the sums: after rows of enormous weight, little is left of the others.
+        """
         self._validate_params()
-        check_is_fitted(self, "statistics_")
+        check_is_fitted(self)
         with all_or_nothing(self):
             data = read_data(self, X, y, sample_weight, encode=encode_targets, reset=False)
             self._check_outputs(data)
@@ -131,28 +133,23 @@ class NystromRegressor(RegressorMixin, NystromMachine):
         They are those of the function without noise, in units in which λ is the noise variance and the kernel's
         amplitude the prior variance. All outputs share them.
         """
-        rows, threads = self._new_rows(X), make_threads(self)
-        mean = self.expansion_.evaluate(rows, executor=threads)
-        mean = mean[:, 0] if self._flat else mean
-        if return_cov:
-            return mean, self.expansion_.covariance(rows, executor=threads)
-        if return_std:
-            return mean, np.sqrt(self.expansion_.variances(rows, executor=threads))
-        return mean
+        return predict_moments(self, self._new_rows(X), return_std=return_std, return_cov=return_cov)
 
     @property
     def coefficients_(self) -> FloatArray:
         """Weights of the basis points."""
+        check_is_fitted(self)
         return self.expansion_.coefficients[:, 0] if self._flat else self.expansion_.coefficients
 
     @property
     def intercept_(self) -> Any:
         """The constant b."""
+        check_is_fitted(self)
         return float(self.expansion_.intercept[0]) if self._flat else self.expansion_.intercept
 
     def _check_outputs(self, data: Data) -> None:
-        if hasattr(self, "statistics_"):
-            expected = self.statistics_.moments.shape[0] - 1
+        if hasattr(self, "_summary"):
+            expected = len(self._summary.target_shift)
             if (data.targets.shape[1], data.flat) != (expected, self._flat):
                 shape = "(n,)" if self._flat else f"(n, {expected})"
                 msg = f"y must have the shape {shape} of the first rows seen; it has {data.targets.shape[1]} output(s)."

@@ -13,9 +13,18 @@ from sklearn.utils.random import sample_without_replacement
 from mercer._typing import FloatArray
 from mercer._validation import check_random_state, check_sample_weight, check_table, check_targets
 from mercer.engine import ArrayRows, Rows, Threads
-from mercer.kernels import Kernel, as_kernel
+from mercer.kernels import Kernel, Precomputed, as_kernel
 
-__all__ = ["Data", "all_or_nothing", "encode_targets", "make_threads", "read_data", "read_rows", "resolve_kernel"]
+__all__ = [
+    "Data",
+    "all_or_nothing",
+    "encode_targets",
+    "make_threads",
+    "predict_moments",
+    "read_data",
+    "read_rows",
+    "resolve_kernel",
+]
 
 _MEDIAN_SAMPLE = 1000  # rows from which data-dependent kernel parameters are found
 
@@ -59,6 +68,7 @@ def read_rows(estimator: Any, X: Any, *, reset: bool) -> Rows:
         return ArrayRows(check_table(estimator, X, reset=reset), checked=not isinstance(X, np.memmap))
     if reset:
         estimator.n_features_in_ = X.n_features
+        vars(estimator).pop("feature_names_in_", None)  # a source of rows has no names
     elif X.n_features != estimator.n_features_in_:
         msg = (
             f"X has {X.n_features} features, but {type(estimator).__name__} is expecting "
@@ -68,6 +78,23 @@ def read_rows(estimator: Any, X: Any, *, reset: bool) -> Rows:
     return X
 
 
+def predict_moments(
+    estimator: Any, rows: Rows, *, return_std: bool, return_cov: bool
+) -> FloatArray | tuple[FloatArray, FloatArray]:
+    """Mean of a regressor's expansion, and the standard deviation or the covariance that was asked for."""
+    if return_std and return_cov:
+        msg = "return_std and return_cov exclude each other: the standard deviation is on the covariance's diagonal."
+        raise ValueError(msg)
+    expansion, threads = estimator.expansion_, make_threads(estimator)
+    mean = expansion.evaluate(rows, executor=threads)
+    mean = np.asarray(mean[:, 0] if estimator._flat else mean)
+    if return_cov:
+        return mean, expansion.covariance(rows, executor=threads)
+    if return_std:
+        return mean, np.sqrt(expansion.variances(rows, executor=threads))
+    return mean
+
+
 def make_threads(estimator: Any) -> Threads:
     """Make the executor that ``n_jobs`` and ``verbose`` ask for."""
     return Threads(estimator.n_jobs, verbose=estimator.verbose)
@@ -75,6 +102,9 @@ def make_threads(estimator: Any) -> Threads:
 
 def resolve_kernel(kernel: Any, data: Data, random_state: Any) -> Kernel:
     """Return the kernel with all parameters as numbers, found on a sample of the rows where they depend on data."""
+    if isinstance(kernel, Precomputed) or (isinstance(kernel, str) and kernel == "precomputed"):
+        msg = "kernel='precomputed' is for ExactRegressor and ExactClassifier: a basis needs the rows themselves."
+        raise ValueError(msg)
     n_rows = data.rows.n_rows
     positive = np.arange(n_rows) if data.weights is None else np.flatnonzero(data.weights)
     if len(positive) > _MEDIAN_SAMPLE:

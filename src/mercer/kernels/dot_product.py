@@ -154,7 +154,8 @@ class _PolynomialSection(Section):
     def tile(self, rows: FloatArray, out: FloatArray | None = None) -> FloatArray:
         out = self._inner.tile(rows, out)
         out += self._offset
-        np.power(out, self._degree, out=out)
-        out *= self._amplitude
+        with np.errstate(over="ignore"):  # who uses the values refuses infinities
+            np.power(out, self._degree, out=out)
+            out *= self._amplitude
         out[np.abs(out) < np.finfo(self.dtype).tiny] = 0.0  # BLAS is slow with subnormal numbers
         return out

@@ -55,7 +55,7 @@ class Stationary(Kernel):
         """Prepare k(·, points) for many tiles of rows."""
         dtype = np.dtype(dtype)
         self.check(np.shape(points)[1])
-        if isinstance(self.length_scale, str):
+        if np.ndim(self.length_scale) == 0 and self.length_scale == "median":
             msg = "length_scale='median' is a number only for given rows: fit a model, or call kernel.resolve(rows)."
             raise ValueError(msg)
         return StationarySection(self, points, dtype=dtype, profile=self.profile(dtype))
@@ -74,7 +74,7 @@ class Stationary(Kernel):
         except (TypeError, ValueError):
             scale = np.empty(0)
         if scale.ndim > 1 or scale.size == 0 or not np.all(np.isfinite(scale) & (scale > 0)):
-            msg = f"length_scale must be positive, finite, one or one per feature, or 'median'; got {self.length_scale!r}."
+            msg = f"length_scale must be 'median' or positive, one or one per feature; got {self.length_scale!r}."
             raise ValueError(msg)
         if scale.ndim == 1 and n_features is not None and scale.size != n_features:
             msg = f"length_scale has {scale.size} values, but the rows have {n_features} features."
@@ -138,7 +138,7 @@ class StationarySection(Section):
         self._given = np.array(points)  # a copy: the caller's points may change
         # The shift in the tile's own dtype, so that rows and points are moved by exactly the same amount; the median,
         # because an outlier among the points must not move the others.
-        self.shift = np.median(points, axis=0).astype(dtype)
+        self.shift = (np.median(points, axis=0) if len(points) else np.zeros(self.n_features)).astype(dtype)
         inverse_scale = np.broadcast_to(1.0 / np.asarray(kernel.length_scale, dtype=np.float64), self.n_features)
         self._inverse_scale64 = np.ascontiguousarray(inverse_scale)
         self.inverse_scale = inverse_scale.astype(dtype)

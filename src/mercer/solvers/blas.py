@@ -80,8 +80,8 @@ def mirror(accumulator: FloatArray) -> None:
 def whiten(tile: FloatArray, lower: FloatArray) -> None:
     """Replace the tile K (T, m) by K L⁻ᵀ in place.
 
-    K is float64 with contiguous rows (it may be the first columns of a wider array), L (m, m) is lower triangular float64
-    with contiguous columns (it may be a part of a larger matrix).
+    K is float64 with contiguous rows (it may be the first columns of a wider array), L (m, m) is lower triangular
+    float64 with contiguous columns (it may be a part of a larger matrix).
     """
     n_rows, size = tile.shape
     if n_rows == 0 or size == 0:
@@ -90,6 +90,7 @@ def whiten(tile: FloatArray, lower: FloatArray) -> None:
     column_stride = lower.strides[1] // 8 if size > 1 else 1
     if (
         not (tile.dtype == lower.dtype == np.float64)
+        or lower.shape != (size, size)
         or (size > 1 and (tile.strides[1] != 8 or lower.strides[0] != 8))
         or min(row_stride, column_stride) < size
     ):

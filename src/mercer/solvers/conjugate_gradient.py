@@ -53,9 +53,10 @@ def conjugate_gradient(
     # The recurrence for the residual drifts: when it says that all is done, start again from the true residual, for as
     # long as that helps.
     while worst > tol and iterations < max_iter:
+        report = None if callback is None else _relative(callback, scale, iterations)
         x, steps = _descend(
             apply, residual, precondition=precondition, target=tol * scale, max_iter=max_iter - iterations,
-            report=lambda step, norms, done=iterations: callback and callback(done + step, float(np.max(norms / scale))),
+            report=report,
         )  # fmt: skip
         iterations += steps
         candidate = best + x
@@ -70,6 +71,12 @@ def conjugate_gradient(
     return IterativeSolution(best, bool(worst <= tol), iterations, worst)
 
 
+def _relative(
+    callback: Callable[[int, float], None], scale: FloatArray, done: int
+) -> Callable[[int, FloatArray], None]:
+    return lambda step, norms: callback(done + step, float(np.max(norms / scale)))
+
+
 def _descend(
     apply: Operator,
     residual: FloatArray,
@@ -77,7 +84,7 @@ def _descend(
     precondition: Operator,
     target: FloatArray,
     max_iter: int,
-    report: Callable[[int, FloatArray], object],
+    report: Callable[[int, FloatArray], None] | None,
 ) -> tuple[FloatArray, int]:
     """Run the recurrence from zero until it says that all systems are done, or breaks down; count its steps."""
     x, residual = np.zeros_like(residual), residual.copy()
@@ -85,7 +92,8 @@ def _descend(
     rho_before = np.full(x.shape[1], np.inf)
     for iteration in range(max_iter):
         norms = np.linalg.norm(residual, axis=0)
-        report(iteration, norms)
+        if report is not None:
+            report(iteration, norms)
         active = norms > target
         if not np.any(active):
             return x, iteration

@@ -12,8 +12,8 @@ from mercer.solvers.blas import whiten
 
 __all__ = ["CholeskyFactor", "PivotedFactor", "cholesky_in_place", "pivoted_cholesky"]
 
-# Shares of the diagonal that are added, in turn, where a matrix is singular. √eps balances the error of the jitter itself
-# against the rounding that it leaves (eps/jitter); ten times the last would be regularisation, not repair.
+# Shares of the diagonal that are added, in turn, where a matrix is singular. √eps balances the error of the jitter
+# itself against the rounding that it leaves (eps/jitter); ten times the last would be regularisation, not repair.
 _JITTERS = (0.0, 1.5e-8, 1.5e-7, 1.5e-6)
 _BLOCK = 512
 _SEMIDEFINITE = 1e-5  # a remainder larger than this share of the diagonal is no rounding, not of float32 either
@@ -60,9 +60,9 @@ class CholeskyFactor:
 def cholesky_in_place(matrix: FloatArray, *, name: str = "the kernel matrix plus noise") -> CholeskyFactor:
     """Factor a symmetric matrix (C-contiguous float64, both triangles given) in its own memory.
 
-    Rounding-level loss of definiteness is repaired by the smallest jitter that works, a share of each diagonal entry, and
-    reported by a ``JitterWarning``. A pivot counts as lost below n·eps times its own diagonal entry, so that rows of very
-    different scale do not disturb each other.
+    Rounding-level loss of definiteness is repaired by the smallest jitter that works, a share of each diagonal entry,
+    and reported by a ``JitterWarning``. A pivot counts as lost below n·eps times its own diagonal entry, so that rows
+    of very different scale do not disturb each other.
 
     Raises
     ------
@@ -85,8 +85,8 @@ def cholesky_in_place(matrix: FloatArray, *, name: str = "the kernel matrix plus
         raise NotPositiveDefiniteError(_indefinite(name, diagonal))
     if jitter:
         warnings.warn(
-            f"{name} is singular to rounding; {jitter:.2g} times its diagonal was added to it. Duplicate rows and smooth "
-            "kernels with little or no noise cause this; a larger noise avoids it.",
+            f"{name} is singular to rounding; {jitter:.2g} times its diagonal was added to it. Duplicate rows and "
+            "smooth kernels with little or no noise cause this; a larger noise avoids it.",
             JitterWarning,
             stacklevel=3,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache
@@ -15,13 +15,12 @@ import numpy as np
 from joblib.parallel import get_active_backend
 from threadpoolctl import ThreadpoolController
 
+from mercer.engine.executors.base import Task
 from mercer.engine.progress import Progress
 
 __all__ = ["Threads", "blas_threads"]
 
 Result = TypeVar("Result")
-Tick = Callable[[int], None]
-Task = Callable[[int, int, Tick], Result]
 
 
 class Threads:
@@ -37,6 +36,8 @@ class Threads:
         1 shows progress.
     """
 
+    shares_memory = True
+
     def __init__(self, n_jobs: int | None = None, *, verbose: int = 0) -> None:
         self.n_jobs = effective_jobs(n_jobs)
         self.verbose = verbose
@@ -44,11 +45,7 @@ class Threads:
     def run(
         self, task: Task[Result], n_rows: int, *, tile: int, workers: int | None = None, name: str = "rows"
     ) -> list[Result]:
-        """Call ``task(start, stop, tick)`` for each span and return the results in order.
-
-        The task calls ``tick(rows)`` after each tile: it counts progress, and stops the work when another worker has
-        failed or the user has pressed Ctrl-C.
-        """
+        """Call ``task(start, stop, tick)`` for each span and return the results in order; see ``Executor``."""
         progress = Progress(name, n_rows) if self.verbose else None
         n_tiles = -(-n_rows // tile) if n_rows else 0
         workers = max(1, min(workers or self.n_jobs, n_tiles))
@@ -79,8 +76,8 @@ def _run_spans(task: Task[Result], spans: list[tuple[int, int]], progress: Progr
     if len(spans) == 1:
         return [guarded(*spans[0])]
     with ThreadPoolExecutor(len(spans), thread_name_prefix="mercer") as pool:
-        futures = [pool.submit(guarded, start, end) for start, end in spans]
         try:
+            futures = [pool.submit(guarded, start, end) for start, end in spans]
             wait(futures)
         except BaseException:  # Ctrl-C arrives in the waiting thread
             stop.set()
@@ -110,18 +107,24 @@ def effective_jobs(n_jobs: int | None) -> int:
     """Number of threads for ``n_jobs``, by scikit-learn's conventions but for None; see ``Threads``."""
     if n_jobs is None:
         _, configured = get_active_backend()
-        if configured not in (None, 1):
+        if configured is not None:
             return int(joblib.effective_n_jobs(configured))
-        pools = [pool["num_threads"] for pool in _controller().select(user_api="blas").info()]
-        return int(max(pools, default=joblib.cpu_count()))
+        with _lock:
+            return _free_threads if _holders else _blas_pool()
     if n_jobs == 0:
         msg = "n_jobs must not be 0: None for the default, -1 for all cores, or a number of threads."
         raise ValueError(msg)
     return max(1, n_jobs if n_jobs > 0 else int(joblib.cpu_count()) + 1 + n_jobs)
 
 
+def _blas_pool() -> int:
+    pools = [pool["num_threads"] for pool in _controller().select(user_api="blas").info()]
+    return int(max(pools, default=joblib.cpu_count()))
+
+
 _lock = threading.Lock()
 _holders = 0
+_free_threads = 1  # what BLAS may use when nobody holds it
 _limiter: Any = None
 
 
@@ -131,9 +134,10 @@ def blas_threads(number: int) -> Iterator[None]:
 
     BLAS has one setting per process: when several fits run at once, the first sets it and the last restores it.
     """
-    global _holders, _limiter  # noqa: PLW0603  it mirrors a global of the process
+    global _holders, _limiter, _free_threads  # noqa: PLW0603  they mirror a global of the process
     with _lock:
         if _holders == 0:
+            _free_threads = _blas_pool()
             _limiter = _controller().limit(limits=number, user_api="blas")
             _limiter.__enter__()
         _holders += 1
@@ -143,4 +147,12 @@ def blas_threads(number: int) -> Iterator[None]:
         with _lock:
             _holders -= 1
             if _holders == 0:
+                _take_control()
                 _limiter.__exit__(None, None, None)
+
+
+def _take_control() -> None:
+    """Let this thread restore what another one set: some BLAS libraries obey only the thread that spoke last."""
+    for library in _controller().select(user_api="blas").lib_controllers:
+        if hasattr(library, "clear_controlling_thread"):
+            library.clear_controlling_thread(force=True)

@@ -1,0 +1,227 @@
+r"""What a model on a basis has seen, and the model that follows from it.
+
+===========  =======================  ============  ==========================================
+symbol       code                     shape         meaning
+===========  =======================  ============  ==========================================
+z            ``frame.basis``          (m, d)        basis points
+K_mm = LLᵀ   ``frame.lower``          (m, m)        kernel matrix of the basis
+φ, v         features                 (m,)          k_m(x), and L⁻¹k_m(x)
+S            ``statistics``           (m+p+1,)²     sums of [φ, y, 1][φ, y, 1]ᵀ over the rows
+u            ridge weights            (m, p)        (λI + L⁻¹K_mnK_nmL⁻ᵀ)⁻¹ L⁻¹K_mn y
+w = L⁻ᵀu     ``coefficients``         (m, p)        weights of the basis points
+===========  =======================  ============  ==========================================
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from scipy.linalg import lapack
+
+from mercer._typing import FloatArray
+from mercer.engine import Executor, NormalStatistics, normal_statistics
+from mercer.estimators.nystrom_frame import Frame
+from mercer.estimators.shell import Data
+from mercer.expansion import KernelExpansion, Variance
+from mercer.kernels.stationary import Stationary
+from mercer.solvers.ridge import RidgeProblem, RidgeSolution
+
+__all__ = ["NoisePath", "Settings", "Summary"]
+
+# Plain sums are taken, and whitened afterwards, where the pass over the rows is long and the rounding that this
+# magnifies stays below this share of the noise: then predictions differ from whitened sums' by a few times this share.
+_PLAIN_ERROR = 1e-5
+_LONG_PASS = 1e10  # multiply-adds: a good part of a second
+# A plain sum is refused for a noise so small that its rounding is a larger share of it than this.
+_REFUSED_ERROR = 1e-3
+# Sums that should vanish, or be positive, are so up to this share of what they were: rounding, in float64.
+_FORGOTTEN = 1e-8
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the solution depends on besides the rows, as it was when the rows came."""
+
+    noise: float | Literal["gcv"]
+    intercept: bool
+    prior: bool  # whether the variance counts what the basis cannot represent
+
+
+@dataclass(frozen=True)
+class NoisePath:
+    """Models for many noises, from one eigendecomposition.
+
+    Attributes
+    ----------
+    noises : array (k,)
+    gcv : array (k,)
+        Generalised cross-validation score, summed over the outputs, each relative to its variance.
+    degrees_of_freedom : array (k,)
+    coefficients : array (k, m, p)
+    intercepts : array (k, p)
+    """
+
+    noises: FloatArray
+    gcv: FloatArray
+    degrees_of_freedom: FloatArray
+    coefficients: FloatArray
+    intercepts: FloatArray
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Statistics of the rows seen, on a frame. New rows make a new summary; the old one stays as it is.
+
+    Targets are summed less ``target_shift``, near their mean if there is an intercept, lest their offset drown them.
+    """
+
+    frame: Frame
+    statistics: NormalStatistics
+    target_shift: FloatArray  # (p,)
+    settings: Settings
+
+    @classmethod
+    def start(cls, frame: Frame, data: Data, settings: Settings, *, once: bool) -> Summary:
+        """Summary of no rows. ``once`` promises that the data are all that will come."""
+        n_outputs = data.targets.shape[1]
+        shift = np.average(data.targets, axis=0, weights=data.weights) if settings.intercept else np.zeros(n_outputs)
+        whitened = not (once and _plain_is_safe(frame, data, settings))
+        statistics = NormalStatistics.zeros(len(frame.lower), n_outputs, is_whitened=whitened)
+        return cls(frame, statistics, shift, settings)
+
+    def plus(self, data: Data, executor: Executor) -> Summary:
+        """Return the summary with these rows added."""
+        return replace(self, statistics=self.statistics + self._sum(data, executor))
+
+    def minus(self, data: Data, executor: Executor) -> Summary:
+        """Return the summary without these rows."""
+        before = self.statistics
+        if data.rows.n_rows > before.n_rows:
+            msg = f"cannot forget {data.rows.n_rows} rows: only {before.n_rows} were seen."
+            raise ValueError(msg)
+        rest = before - self._sum(data, executor)
+        nothing_left = rest.n_rows == 0 or rest.total_weight <= _FORGOTTEN * before.total_weight
+        if not _positive(rest.sums, before.sums, must_vanish=nothing_left):
+            msg = "the rows to forget were not seen with these targets and weights: sums without them make no sense."
+            raise ValueError(msg)
+        return replace(self, statistics=0.0 * rest if nothing_left else rest)
+
+    def merged(self, other: Summary) -> Summary:
+        """Return the summary of both sets of rows."""
+        mine = self.statistics
+        theirs = other.statistics.with_targets_shifted(other.target_shift - self.target_shift)
+        if mine.is_whitened != theirs.is_whitened:
+            mine, theirs = mine.whitened(self.frame.lower), theirs.whitened(self.frame.lower)
+        return replace(self, statistics=mine + theirs)
+
+    @property
+    def smallest_noise(self) -> float:
+        """The least noise that the rounding of the sums allows."""
+        if self.statistics.is_whitened:
+            return 0.0
+        return _magnified_rounding(self.frame, self.statistics.total_weight) / _REFUSED_ERROR
+
+    @cached_property
+    def solved(self) -> tuple[KernelExpansion, float]:
+        """The model, and the noise it was solved with."""
+        problem, settings = self._problem(), self.settings
+        if settings.noise == "gcv":
+            self._check_weights_count_rows()
+            path = problem.path()
+            solution = path.solve(path.best_noise())
+        else:
+            self._check_noise(float(settings.noise))
+            solution = problem.solve(float(settings.noise))
+        expansion = KernelExpansion(
+            kernel=self.frame.kernel,
+            points=self.frame.basis.points,
+            coefficients=self.frame.unwhiten(solution.weights),
+            intercept=self._intercept(solution.intercept),
+            variance=_variance(self.frame.lower, solution, prior=settings.prior),
+        )
+        return expansion, solution.noise
+
+    def path(self, noises: FloatArray) -> NoisePath:
+        """Solve for many noises."""
+        for noise in noises:
+            self._check_noise(float(noise))
+        path = self._problem().path()
+        weights = [path.weights(noise) for noise in noises]
+        return NoisePath(
+            noises=noises,
+            gcv=np.array([path.gcv(noise) for noise in noises]),
+            degrees_of_freedom=np.array([path.degrees_of_freedom(noise) for noise in noises]),
+            coefficients=np.array([self.frame.unwhiten(u) for u in weights]),
+            intercepts=np.array([self._intercept(path.intercept(u)) for u in weights]),
+        )
+
+    def _sum(self, data: Data, executor: Executor) -> NormalStatistics:
+        features = self.frame.features(whitened=self.statistics.is_whitened)
+        targets = data.targets - self.target_shift if np.any(self.target_shift) else data.targets
+        return normal_statistics(data.rows, targets, features, weights=data.weights, executor=executor)
+
+    def _problem(self) -> RidgeProblem:
+        sums = self.statistics.whitened(self.frame.lower)
+        if not self.settings.intercept:
+            sums = sums.with_targets_shifted(self.target_shift)
+        return RidgeProblem.from_sums(
+            gram=sums.gram, cross=sums.cross, moments=sums.moments, intercept=self.settings.intercept
+        )
+
+    def _intercept(self, intercept: FloatArray) -> FloatArray:
+        return intercept + self.target_shift if self.settings.intercept else intercept
+
+    def _check_noise(self, noise: float) -> None:
+        if noise < self.smallest_noise:
+            msg = (
+                f"noise={noise:.3g} is too small for sums that were made for a larger one: their rounding allows "
+                f"{self.smallest_noise:.1e} and more. Fit with this noise, or with noise='gcv'."
+            )
+            raise ValueError(msg)
+
+    def _check_weights_count_rows(self) -> None:
+        if self.statistics.n_rows > 1 and self.statistics.total_weight <= 1.0 + _FORGOTTEN:
+            msg = (
+                f"noise='gcv' takes a weight for a number of rows, but sample_weight sums to "
+                f"{self.statistics.total_weight:.3g} for {self.statistics.n_rows} rows: scale it to a mean of 1."
+            )
+            raise ValueError(msg)
+
+
+def _plain_is_safe(frame: Frame, data: Data, settings: Settings) -> bool:
+    n, m = data.rows.n_rows, len(frame.lower)
+    # The kernel must be bounded on rows that were not seen yet: only stationary ones are.
+    if settings.noise == "gcv" or n * m**2 < _LONG_PASS or not isinstance(frame.kernel, Stationary):
+        return False
+    total = n if data.weights is None else float(np.sum(data.weights))
+    return _magnified_rounding(frame, total) <= _PLAIN_ERROR * float(settings.noise)
+
+
+def _magnified_rounding(frame: Frame, total_weight: float) -> float:
+    # Entries of K_mnK_nm are sums of n products k·k, known to eps; whitening divides them by the pivots.
+    return float(np.finfo(np.float64).eps * total_weight * frame.largest_kernel**2 / frame.smallest_pivot)
+
+
+def _positive(sums: FloatArray, before: FloatArray, *, must_vanish: bool) -> bool:
+    """Whether a difference of sums is positive semi-definite (or zero) up to the rounding of what it was taken from."""
+    scale = np.sqrt(np.diagonal(before))
+    scale[scale == 0] = 1.0
+    scaled = sums / np.outer(scale, scale)
+    if must_vanish:
+        return bool(np.max(np.abs(scaled)) <= _FORGOTTEN)
+    scaled[np.diag_indices_from(scaled)] += _FORGOTTEN
+    return int(lapack.dpotrf(scaled, lower=1, overwrite_a=1)[1]) == 0
+
+
+def _variance(lower: FloatArray, solution: RidgeSolution, *, prior: bool) -> Variance:
+    # k(x,x) - |v|² + λ (v - v̄)ᵀ(A + λI)⁻¹(v - v̄) + λ/n
+    return Variance(
+        lower=lower,
+        root=solution.root,
+        offset=solution.root @ solution.mean,
+        constant=solution.constant,
+        prior=prior,
+    )
