@@ -87,6 +87,9 @@ def check_sample_weight(sample_weight: Any, *, n_rows: int) -> FloatArray | None
     return np.asarray(weights)
 
 
+_NOT_NUMBERS = ("could not convert", "must be a string or a real number", "arrays of bytes/strings")
+
+
 @contextmanager
 def _naming(argument: str) -> Iterator[None]:
     """Say which argument could not be converted to numbers, which scikit-learn leaves out."""
@@ -94,9 +97,10 @@ def _naming(argument: str) -> Iterator[None]:
         yield
     except (TypeError, ValueError) as error:
         message = str(error)
-        if "could not convert" in message or "must be a string or a real number" in message:
+        if any(phrase in message for phrase in _NOT_NUMBERS):
             msg = f"{argument} must hold numbers: {message}"
-            raise ValueError(msg) from error
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(msg) from error
         raise
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from mercer._typing import FloatArray
-from mercer.engine import Executor, Features, Rows, Threads, as_rows, kernel_matrix, kernel_times, map_rows, tile_rows
+from mercer.engine import Executor, Features, Rows, Threads, as_rows, gram_matrix, kernel_times, map_rows, tile_rows
 from mercer.kernels import Kernel, Precomputed
 
 __all__ = ["KernelExpansion", "Variance"]
@@ -24,6 +24,7 @@ __all__ = ["KernelExpansion", "Variance"]
 _FLOAT32_ERROR = 1e-3
 # The largest error of float32 evaluation in units of eps·|w|₂·max k: 1 to 3 were seen on data with 54 features.
 _FLOAT32_FACTOR = 4.0
+_FLOAT32_LARGEST = 1e30  # coefficients beyond it would overflow
 
 
 @dataclass(frozen=True)
@@ -137,8 +138,7 @@ class KernelExpansion:
         residual = variance.residual(whitened)
         result = residual @ residual.T + variance.constant
         if variance.prior:
-            points = rows.take(np.arange(rows.n_rows)).astype(np.float64)
-            result += kernel_matrix(rows, self.kernel, points, executor=executor) - whitened @ whitened.T
+            result += gram_matrix(rows, self.kernel, executor=executor) - whitened @ whitened.T
         return np.asarray((result + result.T) / 2)
 
     def gradient(self, X: Any, *, executor: Executor | None = None) -> FloatArray:
@@ -193,6 +193,8 @@ class KernelExpansion:
     @cached_property
     def _float32_is_safe(self) -> bool:
         if isinstance(self.kernel, Precomputed):  # kernel values of the points among themselves are not at hand
+            return False
+        if np.max(np.abs(self.coefficients), initial=0.0) > _FLOAT32_LARGEST:
             return False
         sample = self.points[:: max(1, len(self.points) // 256)]
         values = kernel_times(as_rows(sample), self.kernel, self.points, self.coefficients, executor=Threads(1))

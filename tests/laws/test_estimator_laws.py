@@ -63,7 +63,7 @@ def tolerance_of(model, rows, targets, weights, new):
     kept = weights > 0
     basis = rows[kept] if isinstance(model.basis, str) else model.basis
     complete = model.rank_ == len(np.unique(basis, axis=0))
-    error = EPS / np.sqrt(model._frame.smallest_pivot) if complete else np.sqrt(max(4, len(rows)) * EPS)
+    error = EPS / np.sqrt(model._summary.frame.smallest_pivot) if complete else np.sqrt(max(4, len(rows)) * EPS)
     system = model.kernel_(rows[kept]) + model.noise_ * np.diag(1 / weights[kept])
     of_mean = np.sum(np.abs(np.linalg.solve(system, targets[kept])))
     of_variance = np.max(np.sum(np.abs(np.linalg.solve(system, model.kernel_(rows[kept], new))), axis=0))

@@ -7,7 +7,14 @@ Where rows live (``rows``) and who works on them (``executors``) are independent
 from mercer.engine.executors.base import Executor
 from mercer.engine.executors.threads import Threads
 from mercer.engine.features import Features
-from mercer.engine.products import gram_times, kernel_diagonal, kernel_matrix, kernel_times, transposed_times
+from mercer.engine.products import (
+    gram_matrix,
+    gram_times,
+    kernel_diagonal,
+    kernel_matrix,
+    kernel_times,
+    transposed_times,
+)
 from mercer.engine.rows import ArrayRows, Rows, as_rows
 from mercer.engine.statistics import NormalStatistics, normal_statistics
 from mercer.engine.tiles import tile_rows
@@ -21,6 +28,7 @@ __all__ = [
     "Rows",
     "Threads",
     "as_rows",
+    "gram_matrix",
     "gram_times",
     "kernel_diagonal",
     "kernel_matrix",

@@ -16,7 +16,7 @@ from mercer.engine.tiles import tile_rows
 from mercer.engine.walk import map_rows, reduce_rows
 from mercer.kernels import Kernel, Section
 
-__all__ = ["gram_times", "kernel_diagonal", "kernel_matrix", "kernel_times", "transposed_times"]
+__all__ = ["gram_matrix", "gram_times", "kernel_diagonal", "kernel_matrix", "kernel_times", "transposed_times"]
 
 # Widest tile: beyond it the points are walked in chunks, so that a tile of many points keeps a good shape in the cache.
 _CHUNK = 1024
@@ -114,6 +114,12 @@ def kernel_matrix(rows: Rows, kernel: Kernel, points: FloatArray, *, executor: E
 
     map_rows(rows, executor, tile=tile_rows(len(points)), prepare=prepare, out=result, name="kernel matrix")
     return result
+
+
+def gram_matrix(rows: Rows, kernel: Kernel, *, executor: Executor) -> FloatArray:
+    """K_nn itself, float64; the rows are held in memory beside it."""
+    points = rows.take(np.arange(rows.n_rows)).astype(np.float64, copy=False)
+    return kernel_matrix(rows, kernel, points, executor=executor)
 
 
 def kernel_diagonal(rows: Rows, kernel: Kernel, *, executor: Executor) -> FloatArray:

@@ -133,8 +133,9 @@ class ExactMachine(BaseEstimator, ABC):
         if self.solver == "cholesky":
             # H = K + λW⁻¹ = LLᵀ, in the memory of K
             matrix = kernel_matrix(rows, kernel, points, executor=threads)
+            spread = _jitter_spread(np.diagonal(matrix), float(self.noise), weights)
             matrix[np.diag_indices_from(matrix)] += self.noise / weights
-            factor = cholesky_in_place(matrix)
+            factor = cholesky_in_place(matrix, spread=spread)
             return factor, factor.solve(right), 1
         result = solve_matrix_free(
             rows, kernel, points, right,
@@ -176,6 +177,12 @@ class ExactMachine(BaseEstimator, ABC):
             msg = f"{what} needs the factor of the kernel matrix: fit with solver='cholesky'."
             raise ValueError(msg)
         return self._factor
+
+
+def _jitter_spread(diagonal: FloatArray, noise: float, weights: FloatArray) -> FloatArray:
+    """Shares of jitter in proportion to the noise, lest it changes what rows weigh."""
+    unit = np.max(diagonal * weights) / weights
+    return np.asarray(unit / np.max(diagonal + noise / weights))
 
 
 def _variance(factor: CholeskyFactor | None, eta: FloatArray | None = None) -> Variance | None:

@@ -116,7 +116,8 @@ class NystromMachine(BaseEstimator, ABC):
             )
             raise ValueError(msg)
         if len(mine.target_shift) != len(theirs.target_shift):
-            msg = f"cannot merge models with {len(mine.target_shift)} and {len(theirs.target_shift)} outputs."
+            outputs = f"{len(mine.target_shift)} and {len(theirs.target_shift)}"
+            msg = f"cannot merge models with different numbers of outputs, {outputs}."
             raise ValueError(msg)
 
     def noise_path(self, noises: Any) -> NoisePath:

@@ -58,7 +58,7 @@ class NoisePath:
     ----------
     noises : array (k,)
     gcv : array (k,)
-        Generalised cross-validation score, summed over the outputs, each relative to its variance.
+        Generalised cross-validation score, summed over the outputs.
     degrees_of_freedom : array (k,)
     coefficients : array (k, m, p)
     intercepts : array (k, p)
@@ -100,7 +100,7 @@ class Summary:
         """Return the summary without these rows."""
         before = self.statistics
         if data.rows.n_rows > before.n_rows:
-            msg = f"cannot forget {data.rows.n_rows} rows: only {before.n_rows} were seen."
+            msg = f"cannot forget {data.rows.n_rows} rows of {before.n_rows} seen."
             raise ValueError(msg)
         rest = before - self._sum(data, executor)
         nothing_left = rest.n_rows == 0 or rest.total_weight <= _FORGOTTEN * before.total_weight
@@ -172,7 +172,8 @@ class Summary:
         )
 
     def _intercept(self, intercept: FloatArray) -> FloatArray:
-        return intercept + self.target_shift if self.settings.intercept else intercept
+        seen_any = self.settings.intercept and self.statistics.total_weight > 0
+        return intercept + self.target_shift if seen_any else intercept
 
     def _check_noise(self, noise: float) -> None:
         if noise < self.smallest_noise:

@@ -12,8 +12,8 @@ from mercer.solvers.blas import whiten
 
 __all__ = ["CholeskyFactor", "PivotedFactor", "cholesky_in_place", "pivoted_cholesky"]
 
-# Shares of the diagonal that are added, in turn, where a matrix is singular. √eps balances the error of the jitter
-# itself against the rounding that it leaves (eps/jitter); ten times the last would be regularisation, not repair.
+# Shares of the largest diagonal entry that are added, in turn, where a matrix is singular. √eps balances the error of
+# the jitter itself against the rounding that it leaves (eps/jitter); ten times the last would be regularisation.
 _JITTERS = (0.0, 1.5e-8, 1.5e-7, 1.5e-6)
 _BLOCK = 512
 _SEMIDEFINITE = 1e-5  # a remainder larger than this share of the diagonal is no rounding, not of float32 either
@@ -57,35 +57,46 @@ class CholeskyFactor:
         return diagonal
 
 
-def cholesky_in_place(matrix: FloatArray, *, name: str = "the kernel matrix plus noise") -> CholeskyFactor:
+def cholesky_in_place(
+    matrix: FloatArray, *, spread: FloatArray | None = None, name: str = "the kernel matrix plus noise"
+) -> CholeskyFactor:
     """Factor a symmetric matrix (C-contiguous float64, both triangles given) in its own memory.
 
-    Rounding-level loss of definiteness is repaired by the smallest jitter that works, a share of each diagonal entry,
-    and reported by a ``JitterWarning``. A pivot counts as lost below n·eps times its own diagonal entry, so that rows
-    of very different scale do not disturb each other.
+    Rounding-level loss of definiteness is repaired by the smallest jitter that works, and reported by a
+    ``JitterWarning``. A pivot counts as lost below n·eps times its own diagonal entry, so that rows of very different
+    scale do not disturb each other.
+
+    Parameters
+    ----------
+    matrix : array (n, n)
+    spread : array (n,) or None
+        How jitter is spread over the diagonal, as shares of its largest value there; evenly if None.
+    name : str
+        What the matrix is, for messages.
 
     Raises
     ------
     NotPositiveDefiniteError
-        If a jitter of 1.5e-6 times the diagonal does not suffice.
+        If a jitter of 1.5e-6 times the largest diagonal entry does not suffice.
     """
     diagonal = np.diagonal(matrix).copy()
-    if not np.all(np.isfinite(diagonal)) or np.any(diagonal < 0):
+    largest = float(np.max(diagonal, initial=0.0))
+    if not np.all(np.isfinite(diagonal)) or np.any(diagonal < 0) or largest == 0:
         raise NotPositiveDefiniteError(_indefinite(name, diagonal))
-    largest = float(np.max(diagonal, initial=0.0)) or 1.0
-    scale = np.where(diagonal > 0, diagonal, largest)
+    unit = largest * (np.ones(len(matrix)) if spread is None else spread)
     for jitter in _JITTERS:
         if jitter:
-            _restore(matrix, diagonal + jitter * scale)
+            _restore(matrix, diagonal + jitter * unit)
         # LAPACK sees the transpose, overwrites its lower triangle, our upper one; our lower one stays as it was.
         lower, info = lapack.dpotrf(matrix.T, lower=1, clean=0, overwrite_a=1)
-        if info == 0 and np.all(np.diagonal(lower) ** 2 > len(matrix) * np.finfo(np.float64).eps * scale):
+        lost = len(matrix) * np.finfo(np.float64).eps * (diagonal + jitter * unit)
+        if info == 0 and np.all(np.diagonal(lower) ** 2 > lost):
             break
     else:
         raise NotPositiveDefiniteError(_indefinite(name, diagonal))
     if jitter:
         warnings.warn(
-            f"{name} is singular to rounding; {jitter:.2g} times its diagonal was added to it. Duplicate rows and "
+            f"{name} is singular to rounding; {jitter * largest:.2g} was added to its diagonal. Duplicate rows and "
             "smooth kernels with little or no noise cause this; a larger noise avoids it.",
             JitterWarning,
             stacklevel=3,
@@ -147,7 +158,7 @@ def _restore(matrix: FloatArray, diagonal: FloatArray) -> None:
 
 def _indefinite(name: str, diagonal: FloatArray) -> str:
     if not np.all(np.isfinite(diagonal)):
-        return f"{name} contains NaN or infinity: the kernel overflows on these rows. Scale the rows."
+        return f"{name} contains NaN or infinity: the kernel overflows on these rows; scale them."
     return (
         f"{name} is not positive definite (its diagonal lies in [{np.min(diagonal, initial=np.inf):.3g}, "
         f"{np.max(diagonal, initial=-np.inf):.3g}]). Use a positive definite kernel, or a larger noise."

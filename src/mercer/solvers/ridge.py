@@ -143,15 +143,24 @@ class RidgePath:
         return np.asarray(np.maximum(1.0 - np.sum(shares, axis=0), 0.0))
 
     def gcv(self, noise: float) -> float:
-        """Generalised cross-validation: squared residuals over (1 - dof/n)², each output relative to its variance.
+        """Generalised cross-validation: mean squared residual over (1 - dof/n)², summed over the outputs."""
+        used = self.problem.squares > 0
+        left = np.sum(self.residual_share(noise) * self.problem.squares[used])
+        return float(left / self.problem.total_weight * self._inflation(noise))
 
-        The rounding of the residuals is added to them: near interpolation it is all that is left, and must not choose.
+    def _score(self, noise: float) -> float:
+        """GCV with each output relative to its variance, and with the rounding of the residuals added.
+
+        Near interpolation that rounding is all that is left, and must not choose.
         """
-        n = self.problem.total_weight
-        freedom = self.degrees_of_freedom(noise)
-        if freedom >= n * (1 - 1e-12):
+        inflation = self._inflation(noise)
+        if not np.isfinite(inflation):
             return float("inf")
-        return float(np.sum(self.residual_share(noise) + _RESIDUAL_ROUNDING) / (1 - freedom / n) ** 2)
+        return float(np.sum(self.residual_share(noise) + _RESIDUAL_ROUNDING) * inflation)
+
+    def _inflation(self, noise: float) -> float:
+        n, freedom = self.problem.total_weight, self.degrees_of_freedom(noise)
+        return float("inf") if freedom >= n * (1 - 1e-12) else 1 / (1 - freedom / n) ** 2
 
     def best_noise(self) -> float:
         """The largest noise whose GCV is the least, to one part in a million: flat minima have one answer."""
@@ -159,19 +168,21 @@ class RidgePath:
         if scale == 0.0:
             return 1.0  # the features are constant: every noise gives the same model
         grid = np.log(_GRID * scale)
-        scores = np.array([self.gcv(np.exp(point)) for point in grid])
+        scores = np.array([self._score(np.exp(point)) for point in grid])
         best = int(np.argmin(scores))
         if not np.isfinite(scores[best]):
             return float(np.exp(grid[-1]))  # as many degrees of freedom as rows, whatever the noise
         around = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
-        refined = minimize_scalar(lambda point: self.gcv(np.exp(point)), bounds=around, method="bounded")
+        refined = minimize_scalar(lambda point: self._score(np.exp(point)), bounds=around, method="bounded")
         lowest = min(float(refined.fun), float(scores[best]))
         within = np.flatnonzero(scores <= lowest * _TIE)
         left = max(float(refined.x) if refined.fun <= lowest * _TIE else -np.inf, *grid[within], -np.inf)
         right = grid[grid > left]
         if len(right) == 0:
             return float(np.exp(left))
-        return float(np.exp(brentq(lambda point: self.gcv(np.exp(point)) - lowest * _TIE, left, right[0], xtol=1e-12)))
+        return float(
+            np.exp(brentq(lambda point: self._score(np.exp(point)) - lowest * _TIE, left, right[0], xtol=1e-12))
+        )
 
     def _inverse(self, noise: float) -> FloatArray:
         """(Θ + λ)⁻¹, zero where it vanishes to rounding."""

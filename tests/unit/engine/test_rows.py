@@ -116,3 +116,20 @@ def test_guarded_rows_fail_on_reads_that_are_too_long(table):
 def test_guarded_rows_are_not_an_array(table):
     with pytest.raises(AssertionError, match="as one array"):
         np.asarray(GuardedRows(table))
+
+
+@pytest.mark.parametrize(
+    ("span", "size", "expected"),
+    [
+        ((0, 10), 4, [(0, 4), (4, 8), (8, 10)]),
+        ((3, 9), 3, [(3, 6), (6, 9)]),
+        ((5, 6), 100, [(5, 6)]),
+        ((5, 5), 4, []),
+    ],
+)
+def test_tiles_cover_a_span_once(span, size, expected):
+    table = np.arange(20.0).reshape(10, 2)
+    tiles = list(ArrayRows(table).tiles(*span, size))
+    assert [(start, stop) for start, stop, _ in tiles] == expected
+    for start, stop, block in tiles:
+        np.testing.assert_array_equal(block, table[start:stop])

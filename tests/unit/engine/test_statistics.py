@@ -185,7 +185,9 @@ def test_accumulators_of_all_workers_stay_within_the_working_memory(monkeypatch)
     made = []
     zeros = NormalStatistics.zeros.__func__
     monkeypatch.setattr(
-        NormalStatistics, "zeros", classmethod(lambda cls, *shape: made.append(shape) or zeros(cls, *shape))
+        NormalStatistics,
+        "zeros",
+        classmethod(lambda cls, *shape, **kind: made.append(shape) or zeros(cls, *shape, **kind)),
     )
     data = Data()
     with config_context(working_memory=2.5 * 8 * (M + 3) ** 2 / (1 << 20)):  # room for two and a half

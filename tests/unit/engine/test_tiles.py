@@ -7,7 +7,6 @@ from mercer.engine.tiles import (
     MOST_ROWS,
     TILE_BYTES,
     accumulator_workers,
-    tiles,
     working_memory_bytes,
 )
 
@@ -58,16 +57,3 @@ def test_working_memory_is_scikit_learns():
 def test_accumulators_fit_the_working_memory(n_jobs, accumulator, expected):
     with config_context(working_memory=3):
         assert accumulator_workers(n_jobs, accumulator) == expected
-
-
-@pytest.mark.parametrize(
-    ("span", "size", "expected"),
-    [
-        ((0, 10), 4, [(0, 4), (4, 8), (8, 10)]),
-        ((3, 9), 3, [(3, 6), (6, 9)]),
-        ((5, 6), 100, [(5, 6)]),
-        ((5, 5), 4, []),
-    ],
-)
-def test_tiles_cover_a_span_once(span, size, expected):
-    assert list(tiles(*span, size)) == expected

@@ -5,6 +5,7 @@ import pytest
 from sklearn.kernel_ridge import KernelRidge
 
 from mercer import ExactRegressor, NystromRegressor
+from mercer.estimators import nystrom_summary
 from mercer.kernels import Gaussian, Linear, Matern
 
 KERNELS = {
@@ -290,7 +291,7 @@ def test_gcv_chooses_the_noise_of_the_least_score(data, basis, intercept):
     model = NystromRegressor(kernel, basis=basis, noise="gcv", intercept=intercept).fit(rows, targets)
     chosen, _ = smoother_gcv(kernel, basis, rows, targets, model.noise_, intercept=intercept)
     grid = [smoother_gcv(kernel, basis, rows, targets, g, intercept=intercept)[0] for g in np.logspace(-4, 3, 100)]
-    assert chosen <= min(grid) * (1 + 1e-9)
+    assert chosen <= min(grid) * (1 + 2e-6)  # scores within a millionth are equal, and the largest noise wins
     # ... and the model is the one of that noise.
     single = NystromRegressor(kernel, basis=basis, noise=model.noise_, intercept=intercept).fit(rows, targets)
     assert_close(model.coefficients_, single.coefficients_)
@@ -377,7 +378,8 @@ def test_linear_kernel_has_the_rank_of_the_features():
 # --------------------------------------------------------------------------------------- plain or whitened
 
 
-def test_plain_sums_are_used_where_noise_drowns_their_rounding_and_agree_with_whitened_ones(data, basis):
+def test_plain_sums_are_used_where_noise_drowns_their_rounding_and_agree_with_whitened_ones(data, basis, monkeypatch):
+    monkeypatch.setattr(nystrom_summary, "_LONG_PASS", 0.0)
     rows, targets, new, _ = data
     plain = NystromRegressor(Gaussian(0.8), basis=basis, noise=0.1).fit(rows, targets)
     whitened = NystromRegressor(Gaussian(0.8), basis=basis, noise=0.1).partial_fit(rows, targets)

@@ -135,11 +135,12 @@ def test_degrees_of_freedom_are_the_trace_of_the_smoother(case, noise):
 
 @every_case
 @every_noise
-def test_residual_squares(case, noise):
+def test_residual_share(case, noise):
     dense = Dense(**case)
     residuals = dense.y - dense.smoother(noise) @ dense.y
     expected = np.sum(dense.w[:, np.newaxis] * residuals**2, axis=0)
-    np.testing.assert_allclose(dense.problem().path().residual_squares(noise), expected, rtol=1e-8)
+    problem = dense.problem()
+    np.testing.assert_allclose(problem.path().residual_share(noise) * problem.squares, expected, rtol=1e-8)
 
 
 @every_case
