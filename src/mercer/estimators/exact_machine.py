@@ -181,6 +181,8 @@ class ExactMachine(BaseEstimator, ABC):
 
 def _jitter_spread(diagonal: FloatArray, noise: float, weights: FloatArray) -> FloatArray:
     """Shares of jitter in proportion to the noise, lest it changes what rows weigh."""
+    if not np.all(np.isfinite(diagonal)):
+        return np.ones(len(diagonal))  # refused where the matrix is factored
     unit = np.max(diagonal * weights) / weights
     return np.asarray(unit / np.max(diagonal + noise / weights))
 

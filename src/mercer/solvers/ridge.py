@@ -29,7 +29,9 @@ __all__ = ["RidgePath", "RidgeProblem", "RidgeSolution"]
 
 _GRID = np.logspace(-14, 3, 69)  # candidate noises relative to the largest eigenvalue of A
 _RESIDUAL_ROUNDING = 64 * np.finfo(np.float64).eps  # of a sum of squared residuals, relative to that of the targets
+_SMALL_NOISE = 1e4  # times the rounding of the eigenvalues: below, that rounding is a visible share of the noise
 _TIE = 1 + 1e-6  # scores within this factor are equal
+_WORST = 1e150  # stands for infinity, with which minimisers do not work
 
 
 @dataclass(frozen=True)
@@ -58,15 +60,17 @@ class RidgeProblem:
     target_mean: FloatArray  # (p,)
     total_weight: float
     intercept: bool
+    rounding: float  # of the eigenvalues of the Gram matrix, which centring does not make smaller
 
     @classmethod
     def from_sums(cls, *, gram: FloatArray, cross: FloatArray, moments: FloatArray, intercept: bool) -> RidgeProblem:
         """Take [y, 1]-augmented sums apart, and centre them for an intercept."""
         total = float(moments[-1, -1])
+        rounding = len(gram) * np.finfo(np.float64).eps * float(np.trace(gram))
         squares = np.diagonal(moments)[:-1]
         if not intercept or total <= 0:
             zeros = np.zeros(len(gram)), np.zeros(len(squares))
-            return cls(gram, cross[:, :-1], squares, *zeros, total_weight=total, intercept=intercept)
+            return cls(gram, cross[:, :-1], squares, *zeros, total, intercept, rounding)
         mean, target_mean = cross[:, -1] / total, moments[:-1, -1] / total
         return cls(
             gram=gram - total * np.outer(mean, mean),
@@ -76,10 +80,13 @@ class RidgeProblem:
             target_mean=target_mean,
             total_weight=total,
             intercept=True,
+            rounding=rounding,
         )
 
     def solve(self, noise: float) -> RidgeSolution:
-        """Solve for one noise by Cholesky; by eigenvalues where A + λI is singular to rounding."""
+        """Solve for one noise by Cholesky; by eigenvalues where A + λI is near singular."""
+        if noise <= _SMALL_NOISE * self.rounding:
+            return self.path().solve(noise)
         size = len(self.gram)
         shifted = np.array(self.gram, order="F")  # factored and inverted in its own memory
         shifted[np.diag_indices(size)] += noise
@@ -95,7 +102,11 @@ class RidgeProblem:
     def path(self) -> RidgePath:
         """Factor once, for solutions at any noise."""
         eigenvalues, eigenvectors = eigh(self.gram, check_finite=False, driver="evd")
-        return RidgePath(self, np.maximum(eigenvalues, 0.0), eigenvectors, eigenvectors.T @ self.cross)
+        projections = eigenvectors.T @ self.cross
+        # q² ≤ θ|y|²: where θ is rounding, so is q, and dividing it by a small noise would magnify it
+        lost = eigenvalues <= self.rounding
+        eigenvalues[lost], projections[lost] = 0.0, 0.0
+        return RidgePath(self, eigenvalues, eigenvectors, projections)
 
     def _solution(self, weights: FloatArray, root: FloatArray, noise: float) -> RidgeSolution:
         intercept = self.target_mean - self.mean @ weights
@@ -121,8 +132,7 @@ class RidgePath:
 
     def degrees_of_freedom(self, noise: float) -> float:
         """Trace of the smoother: Σ θ/(θ + λ), and one for an intercept."""
-        known = self.eigenvalues + noise > self._lost()
-        theta = self.eigenvalues[known]
+        theta = self.eigenvalues[self.eigenvalues > 0]
         return float(np.sum(theta / (theta + noise)) + self.problem.intercept)
 
     def weights(self, noise: float) -> FloatArray:
@@ -136,26 +146,28 @@ class RidgePath:
     def residual_share(self, noise: float) -> FloatArray:
         """Share of each output's sum of squares that the model leaves, from the statistics alone."""
         scale = np.sqrt(self.problem.squares)
-        used = scale > 0
-        theta, inverse = self.eigenvalues[:, np.newaxis], self._inverse(noise)[:, np.newaxis]
-        # |y|² - 2cᵀu + uᵀAu = |y|² - Σ q² (θ + 2λ)/(θ + λ)²
-        shares = (self.projections[:, used] / scale[used]) ** 2 * (theta + 2 * noise) * inverse**2
-        return np.asarray(np.maximum(1.0 - np.sum(shares, axis=0), 0.0))
+        used, known = scale > 0, self.eigenvalues > 0
+        theta = self.eigenvalues[known, np.newaxis]
+        # |y|² - Σ q²/θ is left whatever the noise; each direction adds its q²/θ, shrunk by (λ/(θ + λ))²
+        explained = (self.projections[np.ix_(known, used)] / scale[used]) ** 2 / theta
+        never = 1.0 - np.sum(explained, axis=0)
+        never[never < _RESIDUAL_ROUNDING] = 0.0
+        return np.asarray(never + np.sum(explained * (noise / (theta + noise)) ** 2, axis=0))
 
     def gcv(self, noise: float) -> float:
         """Generalised cross-validation: mean squared residual over (1 - dof/n)², summed over the outputs."""
-        used = self.problem.squares > 0
+        inflation, used = self._inflation(noise), self.problem.squares > 0
+        if not np.isfinite(inflation):
+            return float("inf")
         left = np.sum(self.residual_share(noise) * self.problem.squares[used])
-        return float(left / self.problem.total_weight * self._inflation(noise))
+        return float(left / self.problem.total_weight * inflation)
 
     def _score(self, noise: float) -> float:
         """GCV with each output relative to its variance, and with the rounding of the residuals added.
 
         Near interpolation that rounding is all that is left, and must not choose.
         """
-        inflation = self._inflation(noise)
-        if not np.isfinite(inflation):
-            return float("inf")
+        inflation = min(self._inflation(noise), _WORST)
         return float(np.sum(self.residual_share(noise) + _RESIDUAL_ROUNDING) * inflation)
 
     def _inflation(self, noise: float) -> float:
@@ -170,7 +182,7 @@ class RidgePath:
         grid = np.log(_GRID * scale)
         scores = np.array([self._score(np.exp(point)) for point in grid])
         best = int(np.argmin(scores))
-        if not np.isfinite(scores[best]):
+        if self._inflation(np.exp(grid[best])) >= _WORST:
             return float(np.exp(grid[-1]))  # as many degrees of freedom as rows, whatever the noise
         around = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
         refined = minimize_scalar(lambda point: self._score(np.exp(point)), bounds=around, method="bounded")
@@ -187,8 +199,5 @@ class RidgePath:
     def _inverse(self, noise: float) -> FloatArray:
         """(Θ + λ)⁻¹, zero where it vanishes to rounding."""
         shifted = self.eigenvalues + noise
-        known = shifted > self._lost()
+        known = shifted > self.problem.rounding
         return np.asarray(np.where(known, 1.0 / np.where(known, shifted, 1.0), 0.0))
-
-    def _lost(self) -> float:
-        return len(self.eigenvalues) * np.finfo(np.float64).eps * float(np.max(self.eigenvalues, initial=0.0))
