@@ -3,18 +3,21 @@
 import numpy as np
 from sklearn.utils.random import sample_without_replacement
 
-from mercer._typing import FloatArray
+from mercer._typing import FloatArray, IntArray
 from mercer.basis.base import Basis, BasisStrategy
 from mercer.engine import Executor, Rows
 from mercer.kernels import Kernel
 
 __all__ = ["Uniform"]
 
+_SHUFFLED = 10_000_000  # a shuffle of all rows takes 8 bytes each; beyond this many, numbers are drawn one by one
+
 
 class Uniform(BasisStrategy):
     """Draw rows without replacement, each as likely as any other.
 
-    Reads only the rows it draws; all rows, in their order, if there are no more than ``n_basis``.
+    Reads only the rows it draws; all rows, in their order, if there are no more than ``n_basis``. Up to ten million
+    rows the same ``random_state`` draws the same rows as scikit-learn's ``Nystroem``.
 
     Examples
     --------
@@ -41,10 +44,13 @@ class Uniform(BasisStrategy):
         """Choose ``n_basis`` rows at random, or all."""
         candidates = None if weights is None or np.all(weights > 0) else np.flatnonzero(weights)
         population = rows.n_rows if candidates is None else len(candidates)
-        if population <= n_basis:
-            index = np.arange(population)
-        else:
-            index = np.sort(sample_without_replacement(population, n_basis, random_state=random_state))
+        index = np.arange(population) if population <= n_basis else _draw(population, n_basis, random_state)
         if candidates is not None:
             index = candidates[index]
         return Basis(points=rows.take(index).astype(np.float64), index=index)
+
+
+def _draw(population: int, number: int, random_state: np.random.RandomState) -> IntArray:
+    if population <= _SHUFFLED:
+        return np.sort(random_state.permutation(population)[:number])
+    return np.sort(sample_without_replacement(population, number, random_state=random_state))

@@ -53,8 +53,9 @@ class Features:
 
     @cached_property
     def _section(self) -> Section:
-        # Spare columns are computed as if they were points: a contiguous tile is worth more than the work.
-        padding = np.repeat(self.points[:1], self.spare, axis=0)
+        # Spare columns are computed as if they were points: a contiguous tile is worth more than the work. As copies of
+        # the median they do not move the points' own, which kernels take for their centre.
+        padding = np.repeat(np.median(self.points, axis=0, keepdims=True), self.spare, axis=0)
         return self.kernel.bind(np.concatenate([self.points, padding]), self.dtype)
 
     def prepare(self) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -13,23 +12,13 @@ from mercer.engine.executors.base import Executor
 from mercer.engine.features import Features
 from mercer.engine.rows import Rows
 from mercer.engine.tiles import tile_rows
-from mercer.engine.walk import map_rows, reduce_rows
+from mercer.engine.walk import ArraySum, map_rows, reduce_rows
 from mercer.kernels import Kernel, Section
 
 __all__ = ["gram_matrix", "gram_times", "kernel_diagonal", "kernel_matrix", "kernel_times", "transposed_times"]
 
 # Widest tile: beyond it the points are walked in chunks, so that a tile of many points keeps a good shape in the cache.
 _CHUNK = 1024
-
-
-@dataclass
-class _Sum:
-    """An array that adds up."""
-
-    value: FloatArray
-
-    def merge_in_place(self, other: Self) -> None:
-        self.value += other.value
 
 
 def kernel_times(
@@ -63,8 +52,8 @@ def transposed_times(
     chunks = _chunks(kernel, points, np.float64)
     tile = _chunk_tile(points, np.float64, executor)
 
-    def prepare() -> tuple[_Sum, Callable[[FloatArray, int, int], None]]:
-        partial, buffers = _Sum(np.zeros((len(points), vectors.shape[1]))), _buffers(chunks, tile)
+    def prepare() -> tuple[ArraySum, Callable[[FloatArray, int, int], None]]:
+        partial, buffers = ArraySum(np.zeros((len(points), vectors.shape[1]))), _buffers(chunks, tile)
 
         def add(block: FloatArray, start: int, stop: int) -> None:
             for (first, section), buffer in zip(chunks, buffers, strict=True):
@@ -84,8 +73,8 @@ def gram_times(
     tile = tile_rows(features.n_features, workers=executor.n_jobs)
     features.prepare()
 
-    def prepare() -> tuple[_Sum, Callable[[FloatArray, int, int], None]]:
-        partial = _Sum(np.zeros((features.n_features, vectors.shape[1])))
+    def prepare() -> tuple[ArraySum, Callable[[FloatArray, int, int], None]]:
+        partial = ArraySum(np.zeros((features.n_features, vectors.shape[1])))
         buffer = np.empty((tile, features.n_features))
 
         def add(block: FloatArray, start: int, stop: int) -> None:

@@ -1,6 +1,7 @@
 """The loop over rows: tiles in, results out. Every pass over the data goes through one of these two functions."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol, Self, TypeVar
 
 import numpy as np
@@ -9,7 +10,7 @@ from mercer._typing import FloatArray
 from mercer.engine.executors.base import Executor, Tick
 from mercer.engine.rows import Rows
 
-__all__ = ["Mergeable", "map_rows", "reduce_rows"]
+__all__ = ["ArraySum", "Mergeable", "map_rows", "reduce_rows"]
 
 
 class Mergeable(Protocol):
@@ -17,6 +18,17 @@ class Mergeable(Protocol):
 
     def merge_in_place(self, other: Self) -> None:
         """Take in the other's share."""
+
+
+@dataclass
+class ArraySum:
+    """An array that adds up."""
+
+    value: FloatArray
+
+    def merge_in_place(self, other: Self) -> None:
+        """Add the other's array to one's own."""
+        self.value += other.value
 
 
 Partial = TypeVar("Partial", bound=Mergeable)

@@ -105,15 +105,17 @@ def resolve_kernel(kernel: Any, data: Data, random_state: Any) -> Kernel:
     if isinstance(kernel, Precomputed) or (isinstance(kernel, str) and kernel == "precomputed"):
         msg = "kernel='precomputed' is for ExactRegressor and ExactClassifier: a basis needs the rows themselves."
         raise ValueError(msg)
-    n_rows = data.rows.n_rows
-    positive = np.arange(n_rows) if data.weights is None else np.flatnonzero(data.weights)
+    unresolved: Kernel = as_kernel(kernel)
+    if not unresolved.needs_data:
+        return unresolved.resolve(np.empty((0, data.rows.n_features)))
+    positive = np.arange(data.rows.n_rows) if data.weights is None else np.flatnonzero(data.weights)
     if len(positive) > _MEDIAN_SAMPLE:
         chosen = sample_without_replacement(
             len(positive), _MEDIAN_SAMPLE, random_state=check_random_state(random_state)
         )
         positive = positive[np.sort(chosen)]
     weights = None if data.weights is None else data.weights[positive]
-    return as_kernel(kernel).resolve(data.rows.take(positive), weights)
+    return unresolved.resolve(data.rows.take(positive), weights)
 
 
 def encode_targets(y: Any, n_rows: int) -> tuple[FloatArray, bool]:

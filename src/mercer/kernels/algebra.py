@@ -26,6 +26,11 @@ class _Pair(Kernel):
         self.left.check(n_features)
         self.right.check(n_features)
 
+    @property
+    def needs_data(self) -> bool:
+        """Whether one of the two needs data."""
+        return self.left.needs_data or self.right.needs_data
+
     def resolve(self, sample: FloatArray, weights: FloatArray | None = None) -> Self:
         """Resolve both kernels."""
         return type(self)(self.left.resolve(sample, weights), self.right.resolve(sample, weights))

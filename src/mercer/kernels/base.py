@@ -99,6 +99,11 @@ class Kernel(BaseEstimator, ABC):
         self.check(n_features=sample.shape[1])
         return clone(self)  # type: ignore[no-any-return]
 
+    @property
+    def needs_data(self) -> bool:
+        """Whether a parameter is still to be found from data, by ``resolve``."""
+        return False
+
     def check(self, n_features: int | None = None) -> None:
         """Raise ``ValueError`` if a parameter is out of range or does not fit rows of that width."""
 

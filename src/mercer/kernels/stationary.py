@@ -80,11 +80,16 @@ class Stationary(Kernel):
             msg = f"length_scale has {scale.size} values, but the rows have {n_features} features."
             raise ValueError(msg)
 
+    @property
+    def needs_data(self) -> bool:
+        """Whether the length scale is to be the median distance."""
+        return isinstance(self.length_scale, str)
+
     def resolve(self, sample: FloatArray, weights: FloatArray | None = None) -> Self:
         """Replace ``length_scale="median"`` by the median distance of the sample."""
         self.check(n_features=sample.shape[1])
         resolved = clone(self)
-        if isinstance(self.length_scale, str):
+        if self.needs_data:
             resolved.length_scale = median_distance(sample, weights)
         return resolved  # type: ignore[no-any-return]
 

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from sklearn.kernel_approximation import Nystroem
 
-from mercer.basis import Uniform
+from mercer.basis import Uniform, uniform
 from mercer.engine import Threads
 from mercer.kernels import Gaussian
 from tests.doubles import GuardedRows
@@ -58,3 +59,15 @@ def test_points_are_float64_copies(rows):
     basis = select(single, 100)
     assert basis.points.dtype == np.float64
     assert not np.shares_memory(select(rows, 100).points, rows)
+
+
+def test_rows_are_those_that_scikit_learns_nystroem_draws(rows):
+    peer = Nystroem(n_components=12, random_state=5).fit(rows)
+    np.testing.assert_array_equal(select(rows, 12, seed=5).index, np.sort(peer.component_indices_))
+
+
+def test_beyond_a_number_of_rows_no_shuffle_of_all_is_stored(rows, monkeypatch):
+    monkeypatch.setattr(uniform, "_SHUFFLED", 99)
+    index = select(rows, 30).index
+    assert len(np.unique(index)) == 30
+    assert np.all((index >= 0) & (index < 100))
