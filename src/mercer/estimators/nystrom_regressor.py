@@ -77,8 +77,8 @@ class NystromRegressor(RegressorMixin, NystromMachine):
     -----
     The system is solved in whitened form, :math:`\lambda I + L^{-1}K_{mn}K_{nm}L^{-\top}` with
     :math:`K_{mm} = LL^\top`. Where rounding of :math:`K_{mn}K_{nm}` could matter beside λ, the features are whitened
-    tile by tile before they are summed, which takes about twice as long and loses half as many digits; a short pass over
-    the rows always does so.
+    tile by tile before they are summed, which takes about twice as long and loses half as many digits; a short pass
+    over the rows always does so.
 
     Examples
     --------
