@@ -25,7 +25,7 @@ class Uniform(BasisStrategy):
     >>> from mercer import NystromRegressor
     >>> from mercer.basis import Uniform
     >>> X = np.linspace(0, 6, 1000)[:, np.newaxis]
-    >>> model = NystromRegressor(basis=Uniform(), n_basis=20, random_state=0).fit(X, np.sin(X[:, 0]))
+    >>> model = NystromRegressor("matern", basis=Uniform(), n_basis=20, random_state=0).fit(X, np.sin(X[:, 0]))
     >>> model.basis_.shape
     (20, 1)
     """

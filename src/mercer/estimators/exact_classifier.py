@@ -64,7 +64,7 @@ class ExactClassifier(ClassifierMixin, ExactMachine):
     >>> from mercer import ExactClassifier
     >>> X, y = load_iris(return_X_y=True)
     >>> float(round(ExactClassifier(noise=0.1).fit(X, y).score(X, y), 2))
-    0.97
+    0.99
     """
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:

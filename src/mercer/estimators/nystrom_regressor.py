@@ -82,7 +82,8 @@ class NystromRegressor(RegressorMixin, NystromMachine):
 
     Examples
     --------
-    >>>     >>> from mercer import NystromRegressor
+    >>> import numpy as np
+    >>> from mercer import NystromRegressor
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(0, 6, size=(10_000, 1))
     >>> y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=10_000)

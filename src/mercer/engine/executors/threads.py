@@ -22,6 +22,8 @@ __all__ = ["Threads", "blas_threads"]
 
 Result = TypeVar("Result")
 
+_PATIENCE = 0.1  # seconds until Ctrl-C is heard at the latest
+
 
 class Threads:
     """Run a task on spans of rows, one contiguous span per worker.
@@ -78,7 +80,9 @@ def _run_spans(task: Task[Result], spans: list[tuple[int, int]], progress: Progr
     with ThreadPoolExecutor(len(spans), thread_name_prefix="mercer") as pool:
         try:
             futures = [pool.submit(guarded, start, end) for start, end in spans]
-            wait(futures)
+            pending = set(futures)
+            while pending:  # in short waits: handlers of other libraries may keep a signal from ending a long one
+                _, pending = wait(pending, timeout=_PATIENCE)
         except BaseException:  # Ctrl-C arrives in the waiting thread
             stop.set()
             raise
