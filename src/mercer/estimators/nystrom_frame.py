@@ -19,8 +19,8 @@ __all__ = ["Frame"]
 # Pivots below this many roundings, relative to the first, mean that the others span the point: roundings of the kernel
 # matrix in float64, of the tiles in float32.
 _PIVOT_ROUNDINGS = 8.0
-# A basis that has been through this once has pivots above the tolerance, and passes again in spite of rounding.
-_SLACK = 0.5
+# Points are dropped at a tolerance this much stricter than the one they are kept at, until what is left passes.
+_STRICTER = 2.0
 
 
 @dataclass(frozen=True)
@@ -40,17 +40,15 @@ class Frame:
         makes the same frame to the last bit. Otherwise they are sorted, the most informative first.
         """
         tolerance = _PIVOT_ROUNDINGS * float(np.finfo(dtype).eps)
-        lower = None if basis.index is not None else _factor(kernel, basis.points, _SLACK * tolerance)
-        if lower is None:
-            order = pivoted_cholesky(kernel(basis.points), tolerance=tolerance).order
-            index = None if basis.index is None else basis.index[order]
-            basis = Basis(points=np.ascontiguousarray(basis.points[order]), index=index)
-            lower = _factor(kernel, basis.points, _SLACK * tolerance)
-        if lower is None:  # rounding of the pivots themselves: take them as they were found
-            factor = pivoted_cholesky(kernel(basis.points), tolerance=tolerance)
+        lower = None if basis.index is not None else _factor(kernel, basis.points, tolerance)
+        stricter = tolerance
+        while lower is None:
+            stricter *= _STRICTER
+            factor = pivoted_cholesky(kernel(basis.points), tolerance=stricter)
             index = None if basis.index is None else basis.index[factor.order]
             basis = Basis(points=np.ascontiguousarray(basis.points[factor.order]), index=index)
-            lower = factor.lower
+            # A single point is kept whatever its kernel value, which may be zero.
+            lower = _factor(kernel, basis.points, tolerance) if len(factor.order) > 1 else factor.lower
         return cls(kernel, basis, lower, dtype)
 
     @property

@@ -386,3 +386,26 @@ def test_conjugate_gradients_never_store_the_matrix():
     model = ExactRegressor(Gaussian(), noise=1.0, solver="cg", random_state=0)
     # n² float64 would be 72 MB; tiles of 2 MB per thread, and rank² of the preconditioner, are stored.
     assert peak_of_fit(model, rows, targets) < 20e6
+
+
+@pytest.mark.parametrize("solver", ["cholesky", "cg"])
+def test_an_offset_of_the_targets_goes_into_the_intercept(solver):
+    rng = np.random.default_rng(0)
+    rows = rng.uniform(-2, 2, size=(300, 2))
+    targets = np.sin(2 * rows[:, 0]) + 0.1 * rng.normal(size=300)
+    options = {"noise": 0.01, "intercept": True, "solver": solver, "tol": 1e-12, "random_state": 0}
+    near = ExactRegressor(Gaussian(1.0), **options).fit(rows, targets)
+    far = ExactRegressor(Gaussian(1.0), **options).fit(rows, targets + 1e6)
+    # The targets themselves keep only 1e6·eps = 2e-10 of their digits, and small noise magnifies that.
+    np.testing.assert_allclose(far.predict(rows) - 1e6, near.predict(rows), rtol=0, atol=1e-7)
+
+
+def test_a_row_of_tiny_weight_has_no_say_and_causes_no_jitter():
+    rng = np.random.default_rng(0)
+    rows = rng.uniform(-2, 2, size=(100, 2))
+    targets, weights = np.sin(2 * rows[:, 0]), np.ones(100)
+    weights[:3] = 1e-14
+    model = ExactRegressor(Matern(1.0), noise=0.01).fit(rows, targets, weights)
+    without = ExactRegressor(Matern(1.0), noise=0.01).fit(rows[3:], targets[3:])
+    assert model.jitter_ == 0.0
+    np.testing.assert_allclose(model.predict(rows), without.predict(rows), rtol=0, atol=1e-10)

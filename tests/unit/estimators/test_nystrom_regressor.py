@@ -433,3 +433,44 @@ def test_float32_rows_keep_float64_sums(data):
     assert model.predict(new.astype(np.float32)).dtype == np.float32
     # Kernel values are rounded to 1e-7; an ill-conditioned basis magnifies it, noise 0.1 holds it.
     assert_close(model.predict(new), double.predict(new), 1e-4)
+
+
+# ------------------------------------------------------------------------------------- one basis, two models
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_basis_given_to_another_model_makes_the_same_frame(seed):
+    # Smooth kernel, near-singular basis, and on every other seed a grid, whose pivots tie.
+    rng = np.random.default_rng(seed)
+    grid = np.stack(np.meshgrid(np.arange(8.0), np.arange(8.0)), axis=-1).reshape(-1, 2)
+    rows = np.repeat(grid, 6, axis=0) if seed % 2 else rng.normal(size=(384, 2))
+    targets = rng.normal(size=384)
+    first = NystromRegressor(Gaussian(2.0), n_basis=100, random_state=seed).fit(rows[:200], targets[:200])
+    second = NystromRegressor(first.kernel_, basis=first.basis_).fit(rows[200:], targets[200:])
+    np.testing.assert_array_equal(first._summary.frame.lower, second._summary.frame.lower)
+    joint = NystromRegressor(first.kernel_, basis=first.basis_).fit(rows, targets)
+    assert_close(first.merge(second).predict(rows), joint.predict(rows))
+
+
+@pytest.mark.parametrize("offset", [1e6, 1e10])
+@pytest.mark.parametrize("noise", [0.1, "gcv"])
+def test_an_offset_of_the_targets_goes_into_the_intercept(offset, noise):
+    rng = np.random.default_rng(0)
+    rows = rng.uniform(-2, 2, size=(500, 2))
+    targets = np.sin(2 * rows[:, 0]) + 0.1 * rng.normal(size=500)
+    options = {"noise": noise, "intercept": True, "n_basis": 100, "random_state": 0}
+    near = NystromRegressor(Gaussian(1.0), **options).fit(rows, targets)
+    far = NystromRegressor(Gaussian(1.0), **options).fit(rows, targets + offset)
+    # The targets themselves keep eps·offset of their digits; the choice of noise magnifies that a little.
+    np.testing.assert_allclose(far.predict(rows) - offset, near.predict(rows), rtol=0, atol=100 * offset * 2.2e-16)
+
+
+def test_a_noise_too_small_for_plain_sums_is_refused(monkeypatch):
+    monkeypatch.setattr(nystrom_summary, "_LONG_PASS", 0.0)
+    rng = np.random.default_rng(0)
+    rows = rng.uniform(-2, 2, size=(2000, 2))
+    targets = np.sin(2 * rows[:, 0])
+    model = NystromRegressor(Gaussian(1.5), n_basis=60, noise=1e6, random_state=0).fit(rows, targets)
+    assert not model._whitened
+    with pytest.raises(ValueError, match=r"noise=1e-08 is too small.*noise='gcv'"):
+        model.noise_path([1.0e6, 1e-8])
