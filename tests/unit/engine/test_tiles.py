@@ -1,7 +1,7 @@
 import pytest
 from sklearn import config_context
 
-from mercer.engine import tile_rows
+from mercer.engine import tile_rows, tiles
 from mercer.engine.tiles import (
     FEWEST_ROWS,
     MOST_ROWS,
@@ -57,3 +57,17 @@ def test_working_memory_is_scikit_learns():
 def test_accumulators_fit_the_working_memory(n_jobs, accumulator, expected):
     with config_context(working_memory=3):
         assert accumulator_workers(n_jobs, accumulator) == expected
+
+
+@pytest.mark.parametrize(
+    ("cache", "expected"),
+    [(0, 2 * MEGABYTE), (-1, 2 * MEGABYTE), (1 << 16, MEGABYTE), (1 << 19, 2 * MEGABYTE), (1 << 25, 4 * MEGABYTE)],
+)
+def test_a_tile_is_a_few_times_the_cache_of_a_core(monkeypatch, cache, expected):
+    monkeypatch.setattr(tiles.os, "sysconf", lambda _name: cache)
+    assert tiles._tile_bytes() == expected
+
+
+def test_where_the_cache_is_not_known_a_usual_size_is_taken(monkeypatch):
+    monkeypatch.delattr(tiles.os, "sysconf")
+    assert tiles._tile_bytes() == 2 * MEGABYTE
