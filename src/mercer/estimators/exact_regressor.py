@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import RegressorMixin
 
 from mercer._typing import FloatArray
-from mercer._validation import check_is_fitted
 from mercer.estimators.exact_machine import ExactMachine
+from mercer.estimators.regression import KernelRegressor
 from mercer.estimators.shell import all_or_nothing, encode_targets, predict_moments, read_data
 
 __all__ = ["ExactRegressor"]
 
 
-class ExactRegressor(RegressorMixin, ExactMachine):
+class ExactRegressor(KernelRegressor, ExactMachine):
     r"""Kernel regression on the full kernel matrix: Gaussian process, kernel ridge, or LS-SVM.
 
     Minimises :math:`\sum_i\omega_i(y_i - f(x_i) - b)^2 + \lambda|f|^2` over functions of the kernel's space, which is
@@ -112,20 +111,3 @@ class ExactRegressor(RegressorMixin, ExactMachine):
         residuals = np.full((self._n_rows, self.expansion_.coefficients.shape[1]), np.nan)
         residuals[self._index] = self.expansion_.coefficients / diagonal[:, np.newaxis]
         return residuals[:, 0] if self._flat else residuals
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
-
-    @property
-    def coefficients_(self) -> FloatArray:
-        """Weights of the training rows."""
-        check_is_fitted(self)
-        return self.expansion_.coefficients[:, 0] if self._flat else self.expansion_.coefficients
-
-    @property
-    def intercept_(self) -> Any:
-        """The constant b."""
-        check_is_fitted(self)
-        return float(self.expansion_.intercept[0]) if self._flat else self.expansion_.intercept

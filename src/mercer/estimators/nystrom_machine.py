@@ -10,31 +10,24 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from mercer._typing import FloatArray, RandomState
-from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted, check_random_state
-from mercer.basis import choose_basis
+from mercer._validation import Interval, Real, StrOptions, check_is_fitted
 from mercer.engine import NormalStatistics, Rows
-from mercer.estimators.nystrom_frame import Frame
+from mercer.estimators.frame import Frame
 from mercer.estimators.nystrom_summary import NoisePath, Settings, Summary
-from mercer.estimators.shell import Data, make_threads, read_rows, resolve_kernel
+from mercer.estimators.on_basis import BASIS_CONSTRAINTS, OnBasis, check_same_frame, check_same_outputs
+from mercer.estimators.shell import Data, make_threads, read_rows
 from mercer.expansion import KernelExpansion
-from mercer.kernels import Kernel
 
 __all__ = ["NystromMachine"]
 
 
-class NystromMachine(BaseEstimator, ABC):
+class NystromMachine(OnBasis, BaseEstimator, ABC):
     """Parameters and fitted state; all of the state is one ``Summary``, replaced as a whole."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "kernel": "no_validation",  # type: ignore[dict-item]  # checked, with a message of its own, by as_kernel
-        "n_basis": [Interval(Integral, 1, None, closed="left")],
-        "basis": "no_validation",  # type: ignore[dict-item]  # checked, with a message of its own, by choose_basis
+        **BASIS_CONSTRAINTS,
         "noise": [Interval(Real, 0, None, closed="left"), StrOptions({"gcv"})],
-        "intercept": ["boolean"],
         "variance": [StrOptions({"dtc", "sor"})],
-        "random_state": ["random_state"],
-        "n_jobs": [None, Integral],
-        "verbose": ["verbose"],
     }
 
     _summary: Summary
@@ -63,7 +56,7 @@ class NystromMachine(BaseEstimator, ABC):
         self.verbose = verbose
 
     def _fit(self, data: Data) -> None:
-        summary = Summary.start(self._choose_frame(data), data, self._settings(), once=True)
+        summary = Summary.start(self._choose_frame(data, data.rows.dtype), data, self._settings(), once=True)
         self._summary = summary.plus(data, make_threads(self))
         _ = self._summary.solved  # what cannot be solved is refused here, not when it is first used
 
@@ -71,7 +64,8 @@ class NystromMachine(BaseEstimator, ABC):
         if hasattr(self, "_summary"):
             summary = replace(self._summary, settings=self._settings())
         else:
-            summary = Summary.start(self._choose_frame(data), data, self._settings(), once=False)
+            frame = self._choose_frame(data, data.rows.dtype)
+            summary = Summary.start(frame, data, self._settings(), once=False)
         self._summary = summary.plus(data, make_threads(self))
 
     def _forget(self, data: Data) -> None:
@@ -102,23 +96,8 @@ class NystromMachine(BaseEstimator, ABC):
         return self
 
     def _check_mergeable(self, other: Self) -> None:
-        mine, theirs = self._summary, other._summary
-        if not mine.frame.kernel.equals(theirs.frame.kernel):
-            msg = (
-                f"cannot merge models with different kernels, {mine.frame.kernel} and {theirs.frame.kernel}: "
-                "fit the second with kernel=first.kernel_."
-            )
-            raise ValueError(msg)
-        if not mine.frame.same_as(theirs.frame):
-            msg = (
-                "cannot merge models with different bases: fit the second with basis=first.basis_ "
-                "(and rows of the same dtype)."
-            )
-            raise ValueError(msg)
-        if len(mine.target_shift) != len(theirs.target_shift):
-            outputs = f"{len(mine.target_shift)} and {len(theirs.target_shift)}"
-            msg = f"cannot merge models with different numbers of outputs, {outputs}."
-            raise ValueError(msg)
+        check_same_frame(self._frame, other._frame)
+        check_same_outputs(len(self._summary.target_shift), len(other._summary.target_shift))
 
     def noise_path(self, noises: Any) -> NoisePath:
         """Solve for many noises at the price of one eigendecomposition, from what was seen so far.
@@ -143,15 +122,6 @@ class NystromMachine(BaseEstimator, ABC):
         noise: Any = self.noise if isinstance(self.noise, str) else float(self.noise)
         return Settings(noise=noise, intercept=bool(self.intercept), prior=self.variance == "dtc")
 
-    def _choose_frame(self, data: Data) -> Frame:
-        random_state = check_random_state(self.random_state)
-        kernel = resolve_kernel(self.kernel, data, random_state)
-        basis = choose_basis(
-            self.basis, data.rows, data.targets, kernel, int(self.n_basis),
-            weights=data.weights, random_state=random_state, executor=make_threads(self),
-        )  # fmt: skip
-        return Frame.build(kernel, basis, data.rows.dtype)
-
     def _new_rows(self, X: Any) -> Rows:
         check_is_fitted(self)
         return read_rows(self, X, reset=False)
@@ -162,6 +132,10 @@ class NystromMachine(BaseEstimator, ABC):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_summary")
+
+    @property
+    def _frame(self) -> Frame:
+        return self._summary.frame
 
     @property
     def statistics_(self) -> NormalStatistics:
@@ -180,29 +154,6 @@ class NystromMachine(BaseEstimator, ABC):
         """The noise in use: the one given, or the one that GCV chose."""
         check_is_fitted(self)
         return self._summary.solved[1]
-
-    @property
-    def kernel_(self) -> Kernel:
-        """The kernel with its parameters as numbers."""
-        check_is_fitted(self)
-        return self._summary.frame.kernel
-
-    @property
-    def basis_(self) -> FloatArray:
-        """Basis points that are in use, shape (rank, d)."""
-        check_is_fitted(self)
-        return self._summary.frame.basis.points
-
-    @property
-    def basis_index_(self) -> Any:
-        """Row numbers of the basis points (in the first rows seen), or None if they were given."""
-        check_is_fitted(self)
-        return self._summary.frame.basis.index
-
-    @property
-    def rank_(self) -> int:
-        """Numerical rank of the basis: points that the others span to rounding are left out."""
-        return len(self.basis_)
 
     @property
     def n_seen_(self) -> int:

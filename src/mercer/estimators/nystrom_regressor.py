@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from sklearn.base import RegressorMixin
-
 from mercer._typing import FloatArray
 from mercer._validation import check_is_fitted
 from mercer.estimators.nystrom_machine import NystromMachine
-from mercer.estimators.shell import Data, all_or_nothing, encode_targets, predict_moments, read_data
+from mercer.estimators.regression import KernelRegressor
+from mercer.estimators.shell import all_or_nothing, encode_targets, predict_moments, read_data
 
 __all__ = ["NystromRegressor"]
 
 
-class NystromRegressor(RegressorMixin, NystromMachine):
+class NystromRegressor(KernelRegressor, NystromMachine):
     r"""Kernel regression on a basis of m points, for any number of rows.
 
     Minimises :math:`\sum_i\omega_i(y_i - f(x_i) - b)^2 + \lambda|f|^2` over
@@ -110,7 +109,8 @@ class NystromRegressor(RegressorMixin, NystromMachine):
             data = read_data(self, X, y, sample_weight, encode=encode_targets, reset=first)
             if first:
                 self._flat = data.flat
-            self._check_outputs(data)
+            else:
+                self._check_outputs(data, len(self._summary.target_shift))
             self._partial_fit(data)
         return self
 
@@ -123,7 +123,7 @@ class NystromRegressor(RegressorMixin, NystromMachine):
         check_is_fitted(self)
         with all_or_nothing(self):
             data = read_data(self, X, y, sample_weight, encode=encode_targets, reset=False)
-            self._check_outputs(data)
+            self._check_outputs(data, len(self._summary.target_shift))
             self._forget(data)
         return self
 
@@ -136,28 +136,3 @@ class NystromRegressor(RegressorMixin, NystromMachine):
         amplitude the prior variance. All outputs share them.
         """
         return predict_moments(self, self._new_rows(X), return_std=return_std, return_cov=return_cov)
-
-    @property
-    def coefficients_(self) -> FloatArray:
-        """Weights of the basis points."""
-        check_is_fitted(self)
-        return self.expansion_.coefficients[:, 0] if self._flat else self.expansion_.coefficients
-
-    @property
-    def intercept_(self) -> Any:
-        """The constant b."""
-        check_is_fitted(self)
-        return float(self.expansion_.intercept[0]) if self._flat else self.expansion_.intercept
-
-    def _check_outputs(self, data: Data) -> None:
-        if hasattr(self, "_summary"):
-            expected = len(self._summary.target_shift)
-            if (data.targets.shape[1], data.flat) != (expected, self._flat):
-                shape = "(n,)" if self._flat else f"(n, {expected})"
-                msg = f"y must have the shape {shape} of the first rows seen; it has {data.targets.shape[1]} output(s)."
-                raise ValueError(msg)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags

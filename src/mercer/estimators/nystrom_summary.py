@@ -23,7 +23,7 @@ from scipy.linalg import lapack
 
 from mercer._typing import FloatArray
 from mercer.engine import Executor, NormalStatistics, normal_statistics
-from mercer.estimators.nystrom_frame import Frame
+from mercer.estimators.frame import Frame
 from mercer.estimators.shell import Data
 from mercer.expansion import KernelExpansion, Variance
 from mercer.kernels.stationary import Stationary

@@ -1,0 +1,94 @@
+"""What all estimators on a basis share: its parameters, its choice, and what is told of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mercer._typing import FloatArray
+from mercer._validation import Integral, Interval, check_is_fitted, check_random_state
+from mercer.basis import choose_basis
+from mercer.estimators.frame import Frame
+from mercer.estimators.shell import Data, make_threads, resolve_kernel
+from mercer.kernels import Kernel
+
+__all__ = ["BASIS_CONSTRAINTS", "OnBasis", "check_same_frame", "check_same_outputs"]
+
+BASIS_CONSTRAINTS: dict[str, Any] = {
+    "kernel": "no_validation",  # checked, with a message of its own, by as_kernel
+    "n_basis": [Interval(Integral, 1, None, closed="left")],
+    "basis": "no_validation",  # checked, with a message of its own, by choose_basis
+    "intercept": ["boolean"],
+    "random_state": ["random_state"],
+    "n_jobs": [None, Integral],
+    "verbose": ["verbose"],
+}
+
+
+class OnBasis:
+    """An estimator with the parameters above and, once fitted, a ``_frame``."""
+
+    kernel: Any
+    n_basis: int
+    basis: Any
+    random_state: Any
+
+    @property
+    def _frame(self) -> Frame:
+        raise NotImplementedError
+
+    def _choose_frame(self, data: Data, dtype: np.dtype[Any], random_state: Any = None) -> Frame:
+        random_state = check_random_state(self.random_state if random_state is None else random_state)
+        kernel = resolve_kernel(self.kernel, data, random_state)
+        basis = choose_basis(
+            self.basis, data.rows, data.targets, kernel, int(self.n_basis),
+            weights=data.weights, random_state=random_state, executor=make_threads(self),
+        )  # fmt: skip
+        return Frame.build(kernel, basis, dtype)
+
+    @property
+    def kernel_(self) -> Kernel:
+        """The kernel with its parameters as numbers."""
+        check_is_fitted(self)
+        return self._frame.kernel
+
+    @property
+    def basis_(self) -> FloatArray:
+        """Basis points that are in use, shape (rank, d)."""
+        check_is_fitted(self)
+        return self._frame.basis.points
+
+    @property
+    def basis_index_(self) -> Any:
+        """Row numbers of the basis points (in the first rows seen), or None if they were given."""
+        check_is_fitted(self)
+        return self._frame.basis.index
+
+    @property
+    def rank_(self) -> int:
+        """Numerical rank of the basis: points that the others span to rounding are left out."""
+        return len(self.basis_)
+
+
+def check_same_frame(mine: Frame, theirs: Frame) -> None:
+    """Refuse to merge what was summed on different bases."""
+    if not mine.kernel.equals(theirs.kernel):
+        msg = (
+            f"cannot merge models with different kernels, {mine.kernel} and {theirs.kernel}: "
+            "fit the second with kernel=first.kernel_."
+        )
+        raise ValueError(msg)
+    if not mine.same_as(theirs):
+        msg = (
+            "cannot merge models with different bases: fit the second with basis=first.basis_ "
+            "(and rows of the same dtype)."
+        )
+        raise ValueError(msg)
+
+
+def check_same_outputs(mine: int, theirs: int) -> None:
+    """Refuse to merge models of different targets."""
+    if mine != theirs:
+        msg = f"cannot merge models with different numbers of outputs, {mine} and {theirs}."
+        raise ValueError(msg)
