@@ -10,27 +10,33 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mercer import basis, datasets, kernels
+    from mercer.estimators.committee_regressor import CommitteeRegressor
     from mercer.estimators.exact_classifier import ExactClassifier
     from mercer.estimators.exact_regressor import ExactRegressor
     from mercer.estimators.nystrom_classifier import NystromClassifier
     from mercer.estimators.nystrom_regressor import NystromRegressor
+    from mercer.estimators.reduced_rank_regressor import ReducedRankRegressor
     from mercer.expansion import KernelExpansion
 
 _HOMES = {
+    "CommitteeRegressor": "mercer.estimators.committee_regressor",
     "ExactClassifier": "mercer.estimators.exact_classifier",
     "ExactRegressor": "mercer.estimators.exact_regressor",
     "KernelExpansion": "mercer.expansion",
     "NystromClassifier": "mercer.estimators.nystrom_classifier",
     "NystromRegressor": "mercer.estimators.nystrom_regressor",
+    "ReducedRankRegressor": "mercer.estimators.reduced_rank_regressor",
 }
 _MODULES = ("basis", "datasets", "kernels")
 
 __all__ = [
+    "CommitteeRegressor",
     "ExactClassifier",
     "ExactRegressor",
     "KernelExpansion",
     "NystromClassifier",
     "NystromRegressor",
+    "ReducedRankRegressor",
     "basis",
     "datasets",
     "kernels",

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-__all__ = ["JitterWarning", "NotPositiveDefiniteError"]
+__all__ = ["JitterWarning", "NegativeVarianceWarning", "NotPositiveDefiniteError"]
 
 
 class NotPositiveDefiniteError(np.linalg.LinAlgError):
@@ -11,3 +11,7 @@ class NotPositiveDefiniteError(np.linalg.LinAlgError):
 
 class JitterWarning(UserWarning):
     """A kernel matrix was singular to rounding; a tiny multiple of the identity was added and is reported."""
+
+
+class NegativeVarianceWarning(UserWarning):
+    """An approximation gives a negative predictive variance, for which there is no standard deviation."""

@@ -4,10 +4,13 @@ Where rows live (``rows``) and who works on them (``executors``) are independent
 (``statistics``, ``products``).
 """
 
+from mercer.engine.conditional import ConditionalStatistics, conditional_statistics
 from mercer.engine.executors.base import Executor
 from mercer.engine.executors.threads import Threads
 from mercer.engine.features import Features
+from mercer.engine.nearest import nearest_points
 from mercer.engine.products import (
+    features_times,
     gram_matrix,
     gram_times,
     kernel_diagonal,
@@ -15,27 +18,36 @@ from mercer.engine.products import (
     kernel_times,
     transposed_times,
 )
+from mercer.engine.residuals import ResidualProducts, residual_products
 from mercer.engine.rows import ArrayRows, Rows, as_rows
 from mercer.engine.statistics import NormalStatistics, normal_statistics
 from mercer.engine.tiles import tile_rows
-from mercer.engine.walk import map_rows, reduce_rows
+from mercer.engine.walk import Block, map_rows, reduce_blocks, reduce_rows
 
 __all__ = [
     "ArrayRows",
+    "Block",
+    "ConditionalStatistics",
     "Executor",
     "Features",
     "NormalStatistics",
+    "ResidualProducts",
     "Rows",
     "Threads",
     "as_rows",
+    "conditional_statistics",
+    "features_times",
     "gram_matrix",
     "gram_times",
     "kernel_diagonal",
     "kernel_matrix",
     "kernel_times",
     "map_rows",
+    "nearest_points",
     "normal_statistics",
+    "reduce_blocks",
     "reduce_rows",
+    "residual_products",
     "tile_rows",
     "transposed_times",
 ]

@@ -15,7 +15,15 @@ from mercer.engine.tiles import tile_rows
 from mercer.engine.walk import ArraySum, map_rows, reduce_rows
 from mercer.kernels import Kernel, Section
 
-__all__ = ["gram_matrix", "gram_times", "kernel_diagonal", "kernel_matrix", "kernel_times", "transposed_times"]
+__all__ = [
+    "features_times",
+    "gram_matrix",
+    "gram_times",
+    "kernel_diagonal",
+    "kernel_matrix",
+    "kernel_times",
+    "transposed_times",
+]
 
 # Widest tile: beyond it the points are walked in chunks, so that a tile of many points keeps a good shape in the cache.
 _CHUNK = 1024
@@ -42,6 +50,24 @@ def kernel_times(
         return function
 
     map_rows(rows, executor, tile=tile, prepare=prepare, out=result, name="kernel times vectors")
+    return result
+
+
+def features_times(rows: Rows, features: Features, vectors: FloatArray, *, executor: Executor) -> FloatArray:
+    """V u: features of the rows, whitened or not, times vectors (m, p); returns (n, p)."""
+    features.prepare()
+    tile = tile_rows(features.width, workers=executor.n_jobs, fewest=64)
+    result = np.empty((rows.n_rows, vectors.shape[1]))
+
+    def prepare() -> Callable[[FloatArray, FloatArray], None]:
+        buffer = np.empty((tile, features.width))
+
+        def function(block: FloatArray, target: FloatArray) -> None:
+            np.matmul(features.tile(block, buffer[: len(block)]), vectors, out=target)
+
+        return function
+
+    map_rows(rows, executor, tile=tile, prepare=prepare, out=result, name="features times vectors")
     return result
 
 

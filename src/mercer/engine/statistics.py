@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mercer._typing import FloatArray
+from mercer.engine.augmented import Augmented
 from mercer.engine.executors.base import Executor
 from mercer.engine.features import Features
 from mercer.engine.rows import Rows
@@ -32,7 +33,6 @@ __all__ = ["NormalStatistics", "normal_statistics"]
 
 # Each tile makes a pass over the m × m accumulator: with 256 rows and more that pass is small beside the product.
 _FEWEST_ROWS = 256
-_ALIGNMENT = 8  # numbers: rows of a tile start at multiples of a cache line, which saves BLAS some percent
 
 
 @dataclass
@@ -153,11 +153,8 @@ def normal_statistics(
     weights : array (n,) or None
     executor : Threads
     """
-    size, n_outputs = features.n_features, targets.shape[1]
-    used = size + n_outputs + 1
-    width = -(-used // _ALIGNMENT) * _ALIGNMENT
-    features = replace(features, spare=width - size)
-    features.prepare()
+    augmented = Augmented.of(features, targets.shape[1])
+    width = augmented.width
     workers = accumulator_workers(executor.n_jobs, 8 * width**2)
     tile = tile_rows(width, workers=workers, fewest=_FEWEST_ROWS)
 
@@ -165,20 +162,14 @@ def normal_statistics(
         partial, buffer = ArraySum(np.zeros((width, width))), np.empty((tile, width))
 
         def add(block: FloatArray, start: int, stop: int) -> None:
-            augmented = features.tile(block, buffer[: stop - start])  # [φ, y, 1, 0]
-            augmented[:, size : used - 1] = targets[start:stop]
-            augmented[:, used - 1] = 1.0
-            augmented[:, used:] = 0.0
+            values = augmented.tile(block, targets[start:stop], buffer[: stop - start])  # [φ, y, 1, 0]
             if weights is not None:
-                augmented *= np.sqrt(weights[start:stop, np.newaxis])
-            add_gram(partial.value, augmented)
+                values *= np.sqrt(weights[start:stop, np.newaxis])
+            add_gram(partial.value, values)
 
         return partial, add
 
     total = reduce_rows(rows, executor, tile=tile, workers=workers, prepare=prepare, name="statistics")
-    sums = np.ascontiguousarray(total.value[:used, :used])
-    mirror(sums)
-    if not np.all(np.isfinite(sums)):
-        msg = "the sums over the rows overflow: kernel values, y or sample_weight are too large. Scale X or y."
-        raise ValueError(msg)
-    return NormalStatistics(sums, size, rows.n_rows, is_whitened=features.lower is not None)
+    return NormalStatistics(
+        augmented.sums(total.value), features.n_features, rows.n_rows, is_whitened=features.lower is not None
+    )

@@ -1,16 +1,19 @@
-"""The loop over rows: tiles in, results out. Every pass over the data goes through one of these two functions."""
+"""The loop over rows: tiles in, results out. Every pass over the data goes through one of these functions."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 
-from mercer._typing import FloatArray
+from mercer._typing import AnyArray, FloatArray, IntArray
 from mercer.engine.executors.base import Executor, Tick
 from mercer.engine.rows import Rows
 
-__all__ = ["ArraySum", "Mergeable", "map_rows", "reduce_rows"]
+__all__ = ["ArraySum", "Block", "Mergeable", "map_rows", "reduce_blocks", "reduce_rows"]
+
+# Rows that belong together: next to each other, or anywhere.
+Block = slice | IntArray
 
 
 class Mergeable(Protocol):
@@ -39,8 +42,8 @@ def map_rows(
     executor: Executor,
     *,
     tile: int,
-    prepare: Callable[[], Callable[[FloatArray, FloatArray], None]],
-    out: FloatArray,
+    prepare: Callable[[], Callable[[FloatArray, Any], None]],
+    out: AnyArray,
     name: str,
 ) -> None:
     """Compute something of every row: fill ``out``, whose first axis runs over the rows.
@@ -49,7 +52,7 @@ def map_rows(
     the result that belongs to the tile, with buffers of that worker's own.
     """
 
-    def task(first: int, last: int, tick: Tick) -> FloatArray:
+    def task(first: int, last: int, tick: Tick) -> AnyArray:
         function = prepare()
         span = out[first:last] if executor.shares_memory else np.empty_like(out[first:last])
         for start, stop, block in rows.tiles(first, last, tile):
@@ -85,6 +88,34 @@ def reduce_rows(
         return partial
 
     total, *others = executor.run(task, rows.n_rows, tile=tile, workers=workers, name=name)
+    for other in others:
+        total.merge_in_place(other)
+    return total
+
+
+def reduce_blocks(
+    rows: Rows,
+    blocks: Sequence[Block],
+    executor: Executor,
+    *,
+    workers: int,
+    prepare: Callable[[], tuple[Partial, Callable[[FloatArray, Block], None]]],
+    name: str,
+) -> Partial:
+    """Sum over blocks of rows that must be seen together, wherever they are.
+
+    ``prepare`` is called once per worker and returns an empty result with the function ``add(rows, block)`` that adds a
+    block to it.
+    """
+
+    def task(first: int, last: int, tick: Tick) -> Partial:
+        partial, add = prepare()
+        for block in blocks[first:last]:
+            add(rows.read(block.start, block.stop) if isinstance(block, slice) else rows.take(block), block)
+            tick(1)
+        return partial
+
+    total, *others = executor.run(task, len(blocks), tile=1, workers=workers, name=name)
     for other in others:
         total.merge_in_place(other)
     return total

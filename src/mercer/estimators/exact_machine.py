@@ -32,6 +32,7 @@ from mercer.estimators.shell import (
     make_threads,
     read_rows,
     resolve_kernel,
+    rows_with_a_say,
 )
 from mercer.expansion import KernelExpansion, Variance
 from mercer.kernels import Kernel, Precomputed
@@ -90,7 +91,8 @@ class ExactMachine(BaseEstimator, ABC):
     def _fit(self, data: Data, *, keep_factor: bool) -> None:
         self._check_data(data)
         kernel = Precomputed() if self._precomputed else resolve_kernel(self.kernel, data, self.random_state)
-        index, weights = self._rows_with_a_say(data)
+        index = rows_with_a_say(data, float(self.noise))
+        weights = np.ones(len(index)) if data.weights is None else data.weights[index]
         targets = data.targets[index]
         # The model moves with a constant added to y: without y's offset nothing is lost to it.
         shift = np.average(targets, axis=0, weights=weights) if self.intercept else np.zeros(targets.shape[1])
@@ -108,14 +110,6 @@ class ExactMachine(BaseEstimator, ABC):
         self.expansion_ = KernelExpansion(kernel, points, coefficients, b + shift, variance)
         self._factor = factor if keep_factor else None
         self._eta, self._index, self._n_rows = eta, index, data.rows.n_rows
-
-    def _rows_with_a_say(self, data: Data) -> tuple[IntArray, FloatArray]:
-        """Rows of weight zero have infinite noise: they have no say, and no coefficient."""
-        if data.weights is None:
-            return np.arange(data.rows.n_rows), np.ones(data.rows.n_rows)
-        with np.errstate(over="ignore", divide="ignore"):
-            index = np.flatnonzero(np.isfinite(max(float(self.noise), 1.0) / data.weights))
-        return index, data.weights[index]
 
     def _points(self, rows: Rows, index: IntArray) -> tuple[Rows, FloatArray]:
         """The rows that have a say, and the points of the expansion: the same, or their numbers if precomputed."""

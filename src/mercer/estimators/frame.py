@@ -10,9 +10,11 @@ from scipy.linalg import lapack, solve_triangular
 
 from mercer._typing import FloatArray
 from mercer.basis import Basis
-from mercer.engine import Features
+from mercer.engine import Features, NormalStatistics
+from mercer.expansion import KernelExpansion, Variance
 from mercer.kernels import Kernel
 from mercer.solvers.dense import pivoted_cholesky
+from mercer.solvers.ridge import RidgeProblem, RidgeSolution
 
 __all__ = ["Frame"]
 
@@ -68,6 +70,31 @@ class Frame:
     def unwhiten(self, weights: FloatArray) -> FloatArray:
         """W = L⁻ᵀu."""
         return np.asarray(solve_triangular(self.lower, weights, lower=True, trans="T", check_finite=False))
+
+    def problem(self, sums: NormalStatistics, target_shift: FloatArray, *, intercept: bool) -> RidgeProblem:
+        """Ridge regression on the whitened features, from sums of targets less the shift."""
+        sums = sums.whitened(self.lower)
+        if not intercept:
+            sums = sums.with_targets_shifted(target_shift)
+        return RidgeProblem.from_sums(gram=sums.gram, cross=sums.cross, moments=sums.moments, intercept=intercept)
+
+    def expansion(self, solution: RidgeSolution, target_shift: FloatArray, *, prior: bool) -> KernelExpansion:
+        """Return the model of a solution; ``prior`` is whether its variance counts what the basis cannot represent."""
+        # k(x,x) - |v|² + λ (v - v̄)ᵀ(A + λI)⁻¹(v - v̄) + λ/n
+        variance = Variance(
+            lower=self.lower,
+            root=solution.root,
+            offset=solution.root @ solution.mean,
+            constant=solution.constant,
+            prior=prior,
+        )
+        return KernelExpansion(
+            kernel=self.kernel,
+            points=self.basis.points,
+            coefficients=self.unwhiten(solution.weights),
+            intercept=solution.shifted_intercept(target_shift),
+            variance=variance,
+        )
 
     def same_as(self, other: Frame) -> bool:
         """Whether statistics on both can be added."""

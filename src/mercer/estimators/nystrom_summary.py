@@ -25,9 +25,9 @@ from mercer._typing import FloatArray
 from mercer.engine import Executor, NormalStatistics, normal_statistics
 from mercer.estimators.frame import Frame
 from mercer.estimators.shell import Data
-from mercer.expansion import KernelExpansion, Variance
+from mercer.expansion import KernelExpansion
 from mercer.kernels.stationary import Stationary
-from mercer.solvers.ridge import RidgeProblem, RidgeSolution
+from mercer.solvers.ridge import RidgeProblem
 
 __all__ = ["NoisePath", "Settings", "Summary"]
 
@@ -135,14 +135,7 @@ class Summary:
         else:
             self._check_noise(float(settings.noise))
             solution = problem.solve(float(settings.noise))
-        expansion = KernelExpansion(
-            kernel=self.frame.kernel,
-            points=self.frame.basis.points,
-            coefficients=self.frame.unwhiten(solution.weights),
-            intercept=self._intercept(solution.intercept),
-            variance=_variance(self.frame.lower, solution, prior=settings.prior),
-        )
-        return expansion, solution.noise
+        return self.frame.expansion(solution, self.target_shift, prior=settings.prior), solution.noise
 
     def path(self, noises: FloatArray) -> NoisePath:
         """Solve for many noises."""
@@ -164,12 +157,7 @@ class Summary:
         return normal_statistics(data.rows, targets, features, weights=data.weights, executor=executor)
 
     def _problem(self) -> RidgeProblem:
-        sums = self.statistics.whitened(self.frame.lower)
-        if not self.settings.intercept:
-            sums = sums.with_targets_shifted(self.target_shift)
-        return RidgeProblem.from_sums(
-            gram=sums.gram, cross=sums.cross, moments=sums.moments, intercept=self.settings.intercept
-        )
+        return self.frame.problem(self.statistics, self.target_shift, intercept=self.settings.intercept)
 
     def _intercept(self, intercept: FloatArray) -> FloatArray:
         seen_any = self.settings.intercept and self.statistics.total_weight > 0
@@ -215,14 +203,3 @@ def _positive(sums: FloatArray, before: FloatArray, *, must_vanish: bool) -> boo
         return bool(np.max(np.abs(scaled)) <= _FORGOTTEN)
     scaled[np.diag_indices_from(scaled)] += _FORGOTTEN
     return int(lapack.dpotrf(scaled, lower=1, overwrite_a=1)[1]) == 0
-
-
-def _variance(lower: FloatArray, solution: RidgeSolution, *, prior: bool) -> Variance:
-    # k(x,x) - |v|² + λ (v - v̄)ᵀ(A + λI)⁻¹(v - v̄) + λ/n
-    return Variance(
-        lower=lower,
-        root=solution.root,
-        offset=solution.root @ solution.mean,
-        constant=solution.constant,
-        prior=prior,
-    )

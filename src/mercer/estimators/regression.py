@@ -9,7 +9,6 @@ from sklearn.base import RegressorMixin
 from mercer._typing import FloatArray
 from mercer._validation import check_is_fitted
 from mercer.estimators.shell import Data
-from mercer.expansion import KernelExpansion
 
 __all__ = ["KernelRegressor"]
 
@@ -18,19 +17,20 @@ class KernelRegressor(RegressorMixin):
     """A regressor that ends in an expansion; ``_flat`` tells whether y had one dimension."""
 
     _flat: bool
-    expansion_: KernelExpansion
 
     @property
     def coefficients_(self) -> FloatArray:
         """Weights of the expansion's points, shape (m,) or (m, p)."""
         check_is_fitted(self)
-        return self.expansion_.coefficients[:, 0] if self._flat else self.expansion_.coefficients
+        coefficients: FloatArray = self.expansion_.coefficients
+        return coefficients[:, 0] if self._flat else coefficients
 
     @property
     def intercept_(self) -> Any:
         """The constant b, a number or an array (p,)."""
         check_is_fitted(self)
-        return float(self.expansion_.intercept[0]) if self._flat else self.expansion_.intercept
+        intercept: FloatArray = self.expansion_.intercept
+        return float(intercept[0]) if self._flat else intercept
 
     def _check_outputs(self, data: Data, n_outputs: int) -> None:
         """Refuse later targets that do not look like the first."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.random import sample_without_replacement
 
-from mercer._typing import FloatArray
+from mercer._typing import FloatArray, IntArray
 from mercer._validation import check_random_state, check_sample_weight, check_table, check_targets
 from mercer.engine import ArrayRows, Rows, Threads
 from mercer.kernels import Kernel, Precomputed, as_kernel
@@ -18,12 +18,14 @@ from mercer.kernels import Kernel, Precomputed, as_kernel
 __all__ = [
     "Data",
     "all_or_nothing",
+    "check_one_spread",
     "encode_targets",
     "make_threads",
     "predict_moments",
     "read_data",
     "read_rows",
     "resolve_kernel",
+    "rows_with_a_say",
 ]
 
 _MEDIAN_SAMPLE = 1000  # rows from which data-dependent kernel parameters are found
@@ -78,13 +80,18 @@ def read_rows(estimator: Any, X: Any, *, reset: bool) -> Rows:
     return X
 
 
+def check_one_spread(return_std: bool, return_cov: bool) -> None:
+    """Refuse a request for both the standard deviation and the covariance."""
+    if return_std and return_cov:
+        msg = "return_std and return_cov exclude each other: the standard deviation is on the covariance's diagonal."
+        raise ValueError(msg)
+
+
 def predict_moments(
     estimator: Any, rows: Rows, *, return_std: bool, return_cov: bool
 ) -> FloatArray | tuple[FloatArray, FloatArray]:
     """Mean of a regressor's expansion, and the standard deviation or the covariance that was asked for."""
-    if return_std and return_cov:
-        msg = "return_std and return_cov exclude each other: the standard deviation is on the covariance's diagonal."
-        raise ValueError(msg)
+    check_one_spread(return_std, return_cov)
     expansion, threads = estimator.expansion_, make_threads(estimator)
     mean = expansion.evaluate(rows, executor=threads)
     mean = np.asarray(mean[:, 0] if estimator._flat else mean)
@@ -93,6 +100,14 @@ def predict_moments(
     if return_std:
         return mean, np.sqrt(expansion.variances(rows, executor=threads))
     return mean
+
+
+def rows_with_a_say(data: Data, noise: float) -> IntArray:
+    """Numbers of the rows whose noise λ/ω is finite: those of weight zero have no say."""
+    if data.weights is None:
+        return np.arange(data.rows.n_rows)
+    with np.errstate(over="ignore", divide="ignore"):
+        return np.flatnonzero(np.isfinite(max(noise, 1.0) / data.weights))
 
 
 def make_threads(estimator: Any) -> Threads:

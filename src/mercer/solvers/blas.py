@@ -1,8 +1,8 @@
-"""BLAS on tiles without the GIL.
+"""BLAS and LAPACK on tiles without the GIL.
 
-SciPy's wrappers of ``dsyrk`` and ``dtrsm`` hold Python's lock, so threads that call them wait for each other; NumPy has
-no product that adds to its output. The same routines are reached here through the addresses that SciPy publishes for
-Cython, by ``ctypes``, which lets go of the lock.
+SciPy's wrappers of ``dsyrk``, ``dtrsm`` and ``dpotrf`` hold Python's lock, so threads that call them wait for each
+other; NumPy has no product that adds to its output. The same routines are reached here through the addresses that SciPy
+publishes for Cython, by ``ctypes``, which lets go of the lock.
 
 Row-major tiles are passed as they lie: to Fortran, a C-contiguous (T, m) array is an m × T matrix.
 """
@@ -12,11 +12,11 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from scipy.linalg import cython_blas
+from scipy.linalg import cython_blas, cython_lapack
 
 from mercer._typing import FloatArray
 
-__all__ = ["add_gram", "mirror", "whiten"]
+__all__ = ["add_gram", "factor_upper", "mirror", "solve_upper", "subtract_products", "whiten"]
 
 _CHAR = ctypes.c_char_p
 _INT = ctypes.POINTER(ctypes.c_int)
@@ -28,12 +28,15 @@ _SIGNATURES = {
     "dsyrk": (_CHAR, _CHAR, _INT, _INT, _DOUBLE, _POINTER, _INT, _DOUBLE, _POINTER, _INT),
     # side, uplo, transa, diag, m, n, alpha, a, lda, b, ldb
     "dtrsm": (_CHAR, _CHAR, _CHAR, _CHAR, _INT, _INT, _DOUBLE, _POINTER, _INT, _POINTER, _INT),
+    # uplo, n, a, lda, info
+    "dpotrf": (_CHAR, _INT, _POINTER, _INT, _INT),
 }
 
 
 @cache
 def _routine(name: str) -> Any:
-    capsule = cython_blas.__pyx_capi__[name]
+    library = cython_lapack if name == "dpotrf" else cython_blas
+    capsule = library.__pyx_capi__[name]
     get_name = ctypes.pythonapi.PyCapsule_GetName
     get_name.restype, get_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
     get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
@@ -100,3 +103,60 @@ def whiten(tile: FloatArray, lower: FloatArray) -> None:
         b"L", b"L", b"N", b"N", _int(size), _int(n_rows), _number(1.0),
         lower.ctypes.data, _int(column_stride), tile.ctypes.data, _int(row_stride),
     )  # fmt: skip
+
+
+def subtract_products(matrix: FloatArray, tile: FloatArray) -> None:
+    """Subtract V Vᵀ, the products of the tile's rows, from the upper triangle of a matrix (T, T), C-contiguous float64.
+
+    The tile (T, m) is float64 with contiguous rows; it may be the first columns of a wider array.
+    """
+    n_rows, size = tile.shape
+    _check_square(matrix, n_rows)
+    if n_rows == 0 or size == 0:
+        return
+    _routine("dsyrk")(
+        b"L", b"T", _int(n_rows), _int(size), _number(-1.0), tile.ctypes.data, _int(_row_stride(tile)),
+        _number(1.0), matrix.ctypes.data, _int(n_rows),
+    )  # fmt: skip
+
+
+def factor_upper(matrix: FloatArray) -> bool:
+    """Replace the upper triangle of a symmetric matrix (C-contiguous float64) by R with RᵀR = matrix.
+
+    Only that triangle is read and written. Returns False, with the triangle spoilt, if the matrix is not positive
+    definite.
+    """
+    _check_square(matrix, len(matrix))
+    info = ctypes.c_int(0)
+    if len(matrix):
+        _routine("dpotrf")(b"L", _int(len(matrix)), matrix.ctypes.data, _int(len(matrix)), ctypes.byref(info))
+    return info.value == 0
+
+
+def solve_upper(upper: FloatArray, tile: FloatArray) -> None:
+    """Replace the tile Y (T, m), C-contiguous float64, by R⁻ᵀY in place, with R (T, T) from ``factor_upper``."""
+    n_rows, size = tile.shape
+    _check_square(upper, n_rows)
+    if n_rows == 0 or size == 0:
+        return
+    # To Fortran, Y is its transpose and R its lower triangle L = Rᵀ: Yᵀ ← YᵀL⁻ᵀ.
+    _routine("dtrsm")(
+        b"R", b"L", b"T", b"N", _int(size), _int(n_rows), _number(1.0),
+        upper.ctypes.data, _int(n_rows), tile.ctypes.data, _int(_row_stride(tile)),
+    )  # fmt: skip
+
+
+def _row_stride(tile: FloatArray) -> int:
+    """Numbers from one row to the next."""
+    n_rows, size = tile.shape
+    stride = tile.strides[0] // 8 if n_rows > 1 else size  # NumPy leaves the stride of a single row open
+    if tile.dtype != np.float64 or (size > 1 and tile.strides[1] != 8) or stride < size:
+        msg = "a tile must be float64 with contiguous rows."
+        raise ValueError(msg)
+    return stride
+
+
+def _check_square(matrix: FloatArray, size: int) -> None:
+    if matrix.shape != (size, size) or matrix.dtype != np.float64 or not matrix.flags.c_contiguous:
+        msg = f"the matrix must be C-contiguous float64 of shape ({size}, {size}), got {matrix.dtype} {matrix.shape}."
+        raise ValueError(msg)

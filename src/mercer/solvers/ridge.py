@@ -47,6 +47,11 @@ class RidgeSolution:
     mean: FloatArray  # (r,)
     constant: float
     noise: float
+    has_intercept: bool
+
+    def shifted_intercept(self, target_shift: FloatArray) -> FloatArray:
+        """Intercept for targets from which a shift was taken before they were summed."""
+        return self.intercept + target_shift if self.has_intercept else self.intercept
 
 
 @dataclass(frozen=True)
@@ -108,10 +113,15 @@ class RidgeProblem:
         eigenvalues[lost], projections[lost] = 0.0, 0.0
         return RidgePath(self, eigenvalues, eigenvectors, projections)
 
+    @property
+    def _seen_any(self) -> bool:
+        """Whether there is an intercept, and something to find it from."""
+        return self.intercept and self.total_weight > 0
+
     def _solution(self, weights: FloatArray, root: FloatArray, noise: float) -> RidgeSolution:
         intercept = self.target_mean - self.mean @ weights
-        constant = noise / self.total_weight if self.intercept and self.total_weight > 0 else 0.0
-        return RidgeSolution(weights, intercept, root, self.mean, constant, noise)
+        constant = noise / self.total_weight if self._seen_any else 0.0
+        return RidgeSolution(weights, intercept, root, self.mean, constant, noise, self._seen_any)
 
 
 @dataclass(frozen=True)

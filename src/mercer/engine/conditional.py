@@ -1,0 +1,273 @@
+r"""Sums over rows whose targets are correlated given the function at the basis: one frame, three approximations.
+
+With :math:`\Lambda` the covariance that is assumed for the targets given the function at the basis points, the weights
+of the basis points solve
+
+.. math:: (K_{mm} + K_{mn}\Lambda^{-1}K_{nm})\,w = K_{mn}\Lambda^{-1}y,
+
+or whitened, with :math:`K_{mm} = LL^\top` and :math:`v = L^{-1}k_m`, :math:`(I + V^\top\Lambda^{-1}V)\,u =
+V^\top\Lambda^{-1}y`. Block by block, :math:`\Lambda_B = R^\top R` turns rows :math:`[v, y, 1]` into
+:math:`R^{-\top}[v, y, 1]`, and what is left is the sum of their products, as for rows without correlation.
+
+==================================  ==============================  ==========================================
+Λ                                   method                          function
+==================================  ==============================  ==========================================
+λW⁻¹                                subset of representers          ``normal_statistics``: λ is not in the sums
+diag(λW⁻¹ + K_nn - VVᵀ)             FITC                            ``conditional_statistics``, no blocks
+blockdiag(λW⁻¹ + K_nn - VVᵀ)        Bayesian committee machine      ``conditional_statistics`` with blocks
+==================================  ==============================  ==========================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mercer._typing import FloatArray
+from mercer.engine.augmented import Augmented
+from mercer.engine.executors.base import Executor
+from mercer.engine.features import Features
+from mercer.engine.rows import Rows
+from mercer.engine.statistics import NormalStatistics
+from mercer.engine.tiles import accumulator_workers, tile_rows
+from mercer.engine.walk import Block, reduce_blocks, reduce_rows
+from mercer.exceptions import NotPositiveDefiniteError
+from mercer.kernels import Kernel
+from mercer.solvers.blas import add_gram, factor_upper, solve_upper, subtract_products
+from mercer.solvers.dense import JITTERS
+
+__all__ = ["ConditionalStatistics", "conditional_statistics"]
+
+# A conditional variance is the difference of k(x, x) and a sum of m squares: below this many roundings of k(x, x), for
+# each of the m features and of the rows of its block, it is not known to differ from zero.
+_ROUNDINGS = 8.0
+_FEWEST_ROWS = 256  # of a tile without blocks: beside them the pass over the m × m accumulator is small
+
+
+@dataclass
+class ConditionalStatistics:
+    """Sums of [v, y, 1]ᵀ Λ⁻¹ [v, y, 1], and log|Λ|; they add up over blocks.
+
+    Attributes
+    ----------
+    normal : NormalStatistics
+        The sums, of whitened features.
+    log_determinant : float
+        log|Λ|.
+    n_used : int
+        Rows with a finite variance: those of weight zero have no say.
+    n_blocks, n_singular : int
+        Blocks summed, and how many of them were singular to rounding and got jitter; without blocks each row is one.
+    jitter : float
+        The most that was added to a diagonal entry, 0 in regular cases.
+    """
+
+    normal: NormalStatistics
+    log_determinant: float = 0.0
+    n_used: int = 0
+    n_blocks: int = 0
+    n_singular: int = 0
+    jitter: float = 0.0
+
+    @classmethod
+    def zeros(cls, n_features: int, n_outputs: int) -> ConditionalStatistics:
+        """Statistics of no rows."""
+        return cls(NormalStatistics.zeros(n_features, n_outputs, is_whitened=True))
+
+    def __add__(self, other: ConditionalStatistics) -> ConditionalStatistics:
+        """Statistics of both sets of blocks."""
+        both = replace(self, normal=replace(self.normal, sums=self.normal.sums.copy()))
+        both.merge_in_place(other)
+        return both
+
+    def merge_in_place(self, other: ConditionalStatistics) -> None:
+        """Take in the other's sums."""
+        self.normal.merge_in_place(other.normal)
+        self.n_blocks += other.n_blocks
+        self._record(other.log_determinant, n_used=other.n_used, n_singular=other.n_singular, jitter=other.jitter)
+
+    def _record(self, log_determinant: float, *, n_used: int, n_singular: int, jitter: float) -> None:
+        self.log_determinant += log_determinant
+        self.n_used += n_used
+        self.n_singular += n_singular
+        self.jitter = max(self.jitter, jitter)
+
+    def with_targets_shifted(self, shift: FloatArray) -> ConditionalStatistics:
+        """Statistics for the targets y + shift, from those for y."""
+        return replace(self, normal=self.normal.with_targets_shifted(shift))
+
+
+def conditional_statistics(
+    rows: Rows,
+    targets: FloatArray,
+    features: Features,
+    *,
+    noise: float,
+    weights: FloatArray | None = None,
+    blocks: Sequence[Block] | None = None,
+    executor: Executor,
+) -> ConditionalStatistics:
+    """Sum the statistics of all rows, or of all blocks, in one pass.
+
+    Cost with blocks of size B: n·(2m² + 2mB + B²/3) operations beside the kernel values (n·2m² without blocks). Each
+    worker holds one block's matrix B × B, its features B × m and an accumulator m × m, nothing else.
+
+    Parameters
+    ----------
+    rows : Rows (n, d)
+    targets : array (n, p)
+    features : Features
+        Whitened, float64.
+    noise : float
+        λ; 0 is allowed: what is singular to rounding gets jitter, and is counted.
+    weights : array (n,) or None
+        ω; a row has the noise λ/ω, and no say if that is infinite.
+    blocks : sequence of slices or index arrays, or None
+        Rows whose targets are correlated given the basis, without rows of weight zero; None for FITC, as if each row
+        were a block of its own.
+    executor : Threads
+    """
+    if features.lower is None or features.dtype != np.float64:
+        msg = "conditional statistics need whitened float64 features: differences of kernel values are taken."
+        raise ValueError(msg)
+    augmented, noises = Augmented.of(features, targets.shape[1]), _row_noises(noise, weights)
+    walk = _sum_rows if blocks is None else _sum_blocks
+    total = walk(rows, targets, augmented, noises, blocks, executor)
+    total.normal = replace(total.normal, sums=augmented.sums(total.normal.sums), n_rows=rows.n_rows)
+    return total
+
+
+def _empty(augmented: Augmented) -> ConditionalStatistics:
+    """A worker's share before its first rows; its sums have the padding of the tiles."""
+    sums = np.zeros((augmented.width, augmented.width))
+    return ConditionalStatistics(NormalStatistics(sums, augmented.features.n_features, n_rows=0, is_whitened=True))
+
+
+def _row_noises(noise: float, weights: FloatArray | None) -> Callable[[Block, int], FloatArray]:
+    """λ/ω of the rows of a block, infinite where ω is zero."""
+
+    def noises(block: Block, size: int) -> FloatArray:
+        if weights is None:
+            return np.full(size, noise)
+        chosen = weights[block]
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            return np.where(chosen > 0, noise / chosen, np.inf)
+
+    return noises
+
+
+def _sum_rows(
+    rows: Rows,
+    targets: FloatArray,
+    augmented: Augmented,
+    noises: Callable[[Block, int], FloatArray],
+    _blocks: object,
+    executor: Executor,
+) -> ConditionalStatistics:
+    width, kernel, m = augmented.width, augmented.features.kernel, augmented.features.n_features
+    workers = accumulator_workers(executor.n_jobs, 8 * width**2)
+    tile = tile_rows(width, workers=workers, fewest=_FEWEST_ROWS)
+
+    def prepare() -> tuple[ConditionalStatistics, Callable[[FloatArray, int, int], None]]:
+        partial, buffer = _empty(augmented), np.empty((tile, width))
+
+        def add(block: FloatArray, start: int, stop: int) -> None:
+            span = slice(start, stop)
+            values = augmented.tile(block, targets[span], buffer[: stop - start])
+            # Λ_ii = λ/ω + k(x,x) - |v|²
+            prior = kernel.diagonal(np.asarray(block, dtype=np.float64))
+            noise = noises(span, stop - start)
+            variances = noise + (prior - np.einsum("ij,ij->i", values[:, :m], values[:, :m]))
+            jitter = np.where(variances > _lost(prior, noise, m, 1), 0.0, JITTERS[1] * _jitter_unit(prior))
+            variances += jitter
+            used = np.isfinite(variances)
+            values *= (1.0 / np.sqrt(variances))[:, np.newaxis]
+            add_gram(partial.normal.sums, values)
+            partial.n_blocks += stop - start
+            partial._record(
+                float(np.sum(np.log(variances[used]))),
+                n_used=int(np.sum(used)),
+                n_singular=int(np.sum(jitter > 0)),
+                jitter=float(np.max(jitter, initial=0.0)),
+            )
+
+        return partial, add
+
+    return reduce_rows(rows, executor, tile=tile, workers=workers, prepare=prepare, name="rows")
+
+
+def _sum_blocks(
+    rows: Rows,
+    targets: FloatArray,
+    augmented: Augmented,
+    noises: Callable[[Block, int], FloatArray],
+    blocks: Sequence[Block] | None,
+    executor: Executor,
+) -> ConditionalStatistics:
+    blocks = blocks or []
+    width, kernel, m = augmented.width, augmented.features.kernel, augmented.features.n_features
+    largest = max((_size(block) for block in blocks), default=0)
+    workers = accumulator_workers(executor.n_jobs, 8 * (width**2 + largest**2 + largest * width))
+
+    def prepare() -> tuple[ConditionalStatistics, Callable[[FloatArray, Block], None]]:
+        partial = _empty(augmented)
+        buffer, square = np.empty((largest, width)), np.empty(largest**2)
+
+        def add(block: FloatArray, where: Block) -> None:
+            block = np.asarray(block, dtype=np.float64)
+            size = len(block)
+            values = augmented.tile(block, targets[where], buffer[:size])
+            covariance = square[: size**2].reshape(size, size)
+            # Λ_B = λW_B⁻¹ + K_BB - V_BV_Bᵀ = RᵀR, and [v, y, 1] ← R⁻ᵀ[v, y, 1]
+            jitter = _factor_block(kernel, block, values[:, :m], noises(where, size), covariance)
+            solve_upper(covariance, values)
+            add_gram(partial.normal.sums, values)
+            partial.n_blocks += 1
+            log_determinant = 2.0 * float(np.sum(np.log(np.diagonal(covariance))))
+            partial._record(log_determinant, n_used=size, n_singular=int(jitter > 0), jitter=jitter)
+
+        return partial, add
+
+    return reduce_blocks(rows, blocks, executor, workers=workers, prepare=prepare, name="blocks")
+
+
+def _factor_block(
+    kernel: Kernel, block: FloatArray, features: FloatArray, noises: FloatArray, out: FloatArray
+) -> float:
+    """Fill the upper triangle of ``out`` with the factor of Λ_B; returns the most that had to be added to it."""
+    size, section, prior = len(block), kernel.bind(block), kernel.diagonal(block)
+    diagonal, unit = np.einsum("ii->i", out), _jitter_unit(prior)
+    lost = _lost(prior, noises, features.shape[1], size)
+    for share in JITTERS:
+        section.tile(block, out)
+        subtract_products(out, features)
+        diagonal += noises + share * unit
+        if not np.all(np.isfinite(diagonal)):
+            break
+        if factor_upper(out) and np.all(diagonal**2 > lost):
+            return float(share * np.max(unit))
+    low, high = np.min(prior, initial=np.inf), np.max(prior, initial=-np.inf)
+    msg = (
+        f"the covariance of a block of {size} rows given the basis is not positive definite (k(x, x) lies in "
+        f"[{low:.3g}, {high:.3g}], the noise is {np.min(noises):.3g} or more). Use a positive definite kernel, a "
+        "larger noise, or scale X if its kernel values overflow."
+    )
+    raise NotPositiveDefiniteError(msg)
+
+
+def _lost(prior: FloatArray, noises: FloatArray, n_features: int, size: int) -> FloatArray:
+    """Variances that differ from zero by rounding only are below this."""
+    roundings = _ROUNDINGS * (n_features + size) * np.finfo(np.float64).eps
+    return np.asarray(roundings * (prior + np.where(np.isfinite(noises), noises, 0.0)))
+
+
+def _jitter_unit(prior: FloatArray) -> FloatArray:
+    """Scale of each row's jitter: its own k(x, x), or where that vanishes the largest of the block."""
+    largest = float(np.max(prior, initial=0.0))
+    return np.where(prior > 0, prior, largest if largest > 0 else 1.0)
+
+
+def _size(block: Block) -> int:
+    return int(block.stop - block.start) if isinstance(block, slice) else len(block)

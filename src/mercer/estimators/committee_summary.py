@@ -1,0 +1,107 @@
+r"""What a committee has seen, and the model that follows from it.
+
+===============  =========================  ============  ==================================================
+document 000     code                       shape         meaning
+===============  =========================  ============  ==================================================
+Σ^{b,b} = LLᵀ    ``frame.lower``            (m, m)        kernel matrix of the basis points
+cov(y|f^b)       Λ                          blocks B × B  λW⁻¹ + K_nn - VVᵀ within a block, 0 elsewhere (9)
+Σ^{m,b}          K_nm = VLᵀ                 (n, m)        kernel values between rows and basis points
+A, c             ``statistics``             (m, m), (m,)  VᵀΛ⁻¹V, VᵀΛ⁻¹y
+w^b              ``coefficients`` = L⁻ᵀu    (m, p)        (I + A) u = c, the system of section 5, whitened
+===============  =========================  ============  ==================================================
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from mercer._typing import FloatArray
+from mercer.engine import Block, ConditionalStatistics, Executor, conditional_statistics
+from mercer.estimators.frame import Frame
+from mercer.estimators.shell import Data
+from mercer.expansion import KernelExpansion
+from mercer.solvers.ridge import RidgeProblem, RidgeSolution
+
+__all__ = ["Batch", "CommitteeSummary"]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows that came together, how they are parted, and their noise."""
+
+    data: Data
+    blocks: list[Block] | None  # None: each row by itself
+    noise: float
+
+
+@dataclass(frozen=True)
+class CommitteeSummary:
+    """Statistics of the blocks seen, on a frame. New blocks make a new summary; the old one stays as it is.
+
+    Targets are summed less ``target_shift``, near their mean if there is an intercept, lest their offset drown them.
+    """
+
+    frame: Frame
+    statistics: ConditionalStatistics
+    target_shift: FloatArray  # (p,)
+    intercept: bool
+
+    @classmethod
+    def start(cls, frame: Frame, data: Data, *, intercept: bool) -> CommitteeSummary:
+        """Summary of no blocks."""
+        n_outputs = data.targets.shape[1]
+        shift = np.average(data.targets, axis=0, weights=data.weights) if intercept else np.zeros(n_outputs)
+        return cls(frame, ConditionalStatistics.zeros(len(frame.lower), n_outputs), shift, intercept)
+
+    def plus(self, batch: Batch, executor: Executor) -> CommitteeSummary:
+        """Return the summary with the batch's blocks added."""
+        data = batch.data
+        statistics = conditional_statistics(
+            data.rows,
+            data.targets - self.target_shift if np.any(self.target_shift) else data.targets,
+            self.frame.features(whitened=True),
+            noise=batch.noise,
+            weights=data.weights,
+            blocks=batch.blocks,
+            executor=executor,
+        )
+        return replace(self, statistics=self.statistics + statistics)
+
+    def merged(self, other: CommitteeSummary) -> CommitteeSummary:
+        """Return the summary of both sets of blocks."""
+        theirs = other.statistics.with_targets_shifted(other.target_shift - self.target_shift)
+        return replace(self, statistics=self.statistics + theirs)
+
+    @cached_property
+    def expansion(self) -> KernelExpansion:
+        """The model."""
+        return self.frame.expansion(self._solution, self.target_shift, prior=True)
+
+    @cached_property
+    def log_likelihood(self) -> float:
+        r"""Logarithm of the marginal likelihood, summed over the outputs.
+
+        :math:`-\frac12(\log|VV^\top + \Lambda| + y^\top(VV^\top + \Lambda)^{-1}y + n\log 2\pi)`, by the lemmas of
+        Sylvester and Woodbury; with an intercept, integrated over its flat prior.
+        """
+        problem, solution = self._problem, self._solution
+        # |VVᵀ + Λ| = |I + A||Λ|, and root is (I + A)^(-1/2)
+        determinant = self.statistics.log_determinant - 2.0 * float(np.linalg.slogdet(solution.root)[1])
+        freedom = self.statistics.n_used
+        if problem.intercept:
+            determinant += np.log(problem.total_weight)
+            freedom -= 1
+        # yᵀ(VVᵀ + Λ)⁻¹y = yᵀΛ⁻¹y - cᵀu
+        squares = problem.squares - np.sum(problem.cross * solution.weights, axis=0)
+        return float(-0.5 * np.sum(determinant + squares + freedom * np.log(2.0 * np.pi)))
+
+    @cached_property
+    def _problem(self) -> RidgeProblem:
+        return self.frame.problem(self.statistics.normal, self.target_shift, intercept=self.intercept)
+
+    @cached_property
+    def _solution(self) -> RidgeSolution:
+        return self._problem.solve(1.0)  # the noise is in Λ
