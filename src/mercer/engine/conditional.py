@@ -43,6 +43,7 @@ __all__ = ["ConditionalStatistics", "conditional_statistics"]
 # A conditional variance is the difference of k(x, x) and a sum of m squares: below this many roundings of k(x, x), for
 # each of the m features and of the rows of its block, it is not known to differ from zero.
 _ROUNDINGS = 8.0
+_SEMIDEFINITE = 1e-5  # a variance below minus this share of k(x, x) is no rounding
 _FEWEST_ROWS = 256  # of a tile without blocks: beside them the pass over the m × m accumulator is small
 
 
@@ -177,10 +178,9 @@ def _sum_rows(
             span = slice(start, stop)
             values = augmented.tile(block, targets[span], buffer[: stop - start])
             # Λ_ii = λ/ω + k(x,x) - |v|²
-            prior = kernel.diagonal(np.asarray(block, dtype=np.float64))
-            noise = noises(span, stop - start)
-            variances = noise + (prior - np.einsum("ij,ij->i", values[:, :m], values[:, :m]))
-            jitter = np.where(variances > _lost(prior, noise, m, 1), 0.0, JITTERS[1] * _jitter_unit(prior))
+            residual, unit = _residual_variances(kernel, block, values[:, :m])
+            variances = noises(span, stop - start) + residual
+            jitter = np.where(variances > 0, 0.0, JITTERS[1] * unit)
             variances += jitter
             used = np.isfinite(variances)
             values *= (1.0 / np.sqrt(variances))[:, np.newaxis]
@@ -237,36 +237,43 @@ def _factor_block(
     kernel: Kernel, block: FloatArray, features: FloatArray, noises: FloatArray, out: FloatArray
 ) -> float:
     """Fill the upper triangle of ``out`` with the factor of Λ_B; returns the most that had to be added to it."""
-    size, section, prior = len(block), kernel.bind(block), kernel.diagonal(block)
-    diagonal, unit = np.einsum("ii->i", out), _jitter_unit(prior)
-    lost = _lost(prior, noises, features.shape[1], size)
+    size, section = len(block), kernel.bind(block)
+    residual, unit = _residual_variances(kernel, block, features)
+    spanned = np.flatnonzero(residual == 0)
+    diagonal, lost = np.einsum("ii->i", out), _roundings(size, features.shape[1]) * unit
+    lost[spanned] = 0.0
     for share in JITTERS:
         section.tile(block, out)
         subtract_products(out, features)
-        diagonal += noises + share * unit
-        if not np.all(np.isfinite(diagonal)):
-            break
+        out[spanned], out[:, spanned] = 0.0, 0.0
+        needed = share * unit if share > JITTERS[1] else np.where(residual + noises > 0, share, JITTERS[1]) * unit
+        diagonal += noises + needed
         if factor_upper(out) and np.all(diagonal**2 > lost):
-            return float(share * np.max(unit))
-    low, high = np.min(prior, initial=np.inf), np.max(prior, initial=-np.inf)
+            return float(np.max(needed, initial=0.0))
     msg = (
-        f"the covariance of a block of {size} rows given the basis is not positive definite (k(x, x) lies in "
-        f"[{low:.3g}, {high:.3g}], the noise is {np.min(noises):.3g} or more). Use a positive definite kernel, a "
-        "larger noise, or scale X if its kernel values overflow."
+        f"the covariance of a block of {size} rows given the basis is not positive definite (the noise is "
+        f"{np.min(noises):.3g} or more). Use a positive definite kernel, or a larger noise."
     )
     raise NotPositiveDefiniteError(msg)
 
 
-def _lost(prior: FloatArray, noises: FloatArray, n_features: int, size: int) -> FloatArray:
-    """Variances that differ from zero by rounding only are below this."""
-    roundings = _ROUNDINGS * (n_features + size) * np.finfo(np.float64).eps
-    return np.asarray(roundings * (prior + np.where(np.isfinite(noises), noises, 0.0)))
-
-
-def _jitter_unit(prior: FloatArray) -> FloatArray:
-    """Scale of each row's jitter: its own k(x, x), or where that vanishes the largest of the block."""
+def _residual_variances(kernel: Kernel, block: FloatArray, features: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """k(x,x) - |v|² of each row, zero where it is rounding: the basis spans the row; and the scale of its jitter."""
+    prior = kernel.diagonal(np.asarray(block, dtype=np.float64))
+    residual = prior - np.einsum("ij,ij->i", features, features)
+    if not np.all(np.isfinite(residual)):
+        msg = "kernel values overflow on these rows: scale X."
+        raise ValueError(msg)
+    if np.any(residual < -_SEMIDEFINITE * prior):
+        msg = "the kernel is not positive definite: a variance given the basis is negative. Use one that is."
+        raise NotPositiveDefiniteError(msg)
+    residual[residual <= _roundings(1, features.shape[1]) * prior] = 0.0
     largest = float(np.max(prior, initial=0.0))
-    return np.where(prior > 0, prior, largest if largest > 0 else 1.0)
+    return residual, np.where(prior > 0, prior, largest if largest > 0 else 1.0)
+
+
+def _roundings(size: int, n_features: int) -> float:
+    return float(_ROUNDINGS * (n_features + size) * np.finfo(np.float64).eps)
 
 
 def _size(block: Block) -> int:

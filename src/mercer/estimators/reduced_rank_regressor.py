@@ -55,6 +55,7 @@ from mercer.expansion import KernelExpansion
 __all__ = ["ReducedRankRegressor"]
 
 _ROUNDING = 1e-8  # a variance above minus this share of the prior's is zero
+_REFUSED_ERROR = 1e-3  # rounding of predictions, as a share of the targets, beyond which a noise is too small
 
 
 class ReducedRankRegressor(KernelRegressor, OnBasis, BaseEstimator):
@@ -199,6 +200,7 @@ class ReducedRankRegressor(KernelRegressor, OnBasis, BaseEstimator):
         fitted = features_times(rows, features, solution.weights, executor=threads) + solution.intercept
         coefficients = precisions[:, np.newaxis] * (targets[index] - fitted)
         points = rows.read(0, rows.n_rows)
+        _check_rounding(frame, points, precisions, noise)
         self.expansion_ = KernelExpansion(frame.kernel, points, coefficients, solution.shifted_intercept(shift))
         self._used_frame, self._solution, self._precisions = frame, solution, precisions
 
@@ -236,6 +238,19 @@ class ReducedRankRegressor(KernelRegressor, OnBasis, BaseEstimator):
             return root @ root.T + solution.constant * np.outer(left, left) - v @ v.T - products.squares
         squares = np.einsum("ij,ij->i", root, root) - np.einsum("ij,ij->i", v, v)
         return np.asarray(squares + solution.constant * left**2 - products.squares)
+
+
+def _check_rounding(frame: Frame, points: FloatArray, precisions: FloatArray, noise: float) -> None:
+    # Residuals are known to eps|y|; divided by the noise and summed with n kernel values this is what comes of it.
+    largest = float(np.max(precisions * frame.kernel.diagonal(points), initial=0.0))
+    error = float(np.finfo(np.float64).eps) * len(points) * largest
+    if not error <= _REFUSED_ERROR:
+        msg = (
+            f"noise={noise:.3g} is too small for {len(points)} rows: the weights are residuals divided by the noise, and "
+            f"rounding would be {error:.1g} of the targets. Use {noise * error / _REFUSED_ERROR:.1g} or more, or "
+            "NystromRegressor."
+        )
+        raise ValueError(msg)
 
 
 def _warn_if_negative(variances: FloatArray) -> None:
