@@ -246,7 +246,7 @@ def _check_rounding(frame: Frame, points: FloatArray, precisions: FloatArray, no
     error = float(np.finfo(np.float64).eps) * len(points) * largest
     if not error <= _REFUSED_ERROR:
         msg = (
-            f"noise={noise:.3g} is too small for {len(points)} rows: the weights are residuals divided by the noise, and "
+            f"noise={noise:.3g} is too small for {len(points)} rows: weights are residuals divided by the noise, and "
             f"rounding would be {error:.1g} of the targets. Use {noise * error / _REFUSED_ERROR:.1g} or more, or "
             "NystromRegressor."
         )
