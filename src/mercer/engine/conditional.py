@@ -36,13 +36,15 @@ from mercer.engine.walk import Block, reduce_blocks, reduce_rows
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.kernels import Kernel
 from mercer.solvers.blas import add_gram, factor_upper, solve_upper, subtract_products
-from mercer.solvers.dense import JITTERS
 
 __all__ = ["ConditionalStatistics", "conditional_statistics"]
 
 # A conditional variance is the difference of k(x, x) and a sum of m squares: below this many roundings of k(x, x), for
 # each of the m features and of the rows of its block, it is not known to differ from zero.
 _ROUNDINGS = 8.0
+# Shares of k(x, x) that are added, in turn, where a block is singular: first some hundred times that rounding. Λ weighs
+# the rows, and does not bias the fit: unlike for a system that is solved, a jitter near rounding does no harm.
+_JITTERS = (0.0, 1e-10, 1e-8, 1e-6)
 _SEMIDEFINITE = 1e-5  # a variance below minus this share of k(x, x) is no rounding
 _FEWEST_ROWS = 256  # of a tile without blocks: beside them the pass over the m × m accumulator is small
 
@@ -180,7 +182,7 @@ def _sum_rows(
             # Λ_ii = λ/ω + k(x,x) - |v|²
             residual, unit = _residual_variances(kernel, block, values[:, :m])
             variances = noises(span, stop - start) + residual
-            jitter = np.where(variances > 0, 0.0, JITTERS[1] * unit)
+            jitter = np.where(variances > 0, 0.0, _JITTERS[1] * unit)
             variances += jitter
             used = np.isfinite(variances)
             values *= (1.0 / np.sqrt(variances))[:, np.newaxis]
@@ -242,14 +244,15 @@ def _factor_block(
     spanned = np.flatnonzero(residual == 0)
     diagonal, lost = np.einsum("ii->i", out), _roundings(size, features.shape[1]) * unit
     lost[spanned] = 0.0
-    for share in JITTERS:
+    least = np.where(residual + noises > 0, 0.0, _JITTERS[1])  # rows without any variance
+    for share in _JITTERS:
         section.tile(block, out)
         subtract_products(out, features)
         out[spanned], out[:, spanned] = 0.0, 0.0
-        needed = share * unit if share > JITTERS[1] else np.where(residual + noises > 0, share, JITTERS[1]) * unit
-        diagonal += noises + needed
+        jitter = np.maximum(share, least) * unit
+        diagonal += noises + jitter
         if factor_upper(out) and np.all(diagonal**2 > lost):
-            return float(np.max(needed, initial=0.0))
+            return float(np.max(jitter, initial=0.0))
     msg = (
         f"the covariance of a block of {size} rows given the basis is not positive definite (the noise is "
         f"{np.min(noises):.3g} or more). Use a positive definite kernel, or a larger noise."

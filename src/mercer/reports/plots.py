@@ -11,9 +11,10 @@ from matplotlib.figure import Figure
 
 from mercer._typing import FloatArray
 
-__all__ = ["plot_fits"]
+__all__ = ["plot_fits", "plot_panels"]
 
 _BLUE, _GREY, _RED = "#2b6cb0", "#718096", "#c53030"
+_LOOKS = ((_BLUE, "-"), (_RED, "--"), (_GREY, ":"), ("#2f855a", "-."), ("#b7791f", (0, (1, 1))), ("#6b46c1", "-"))
 
 
 def plot_fits(
@@ -63,3 +64,46 @@ def _draw_fit(axis: Any, X: FloatArray, y: FloatArray, grid: FloatArray, mean: F
     axis.plot(X, y, ".", color=_GREY, markersize=2.5, alpha=0.6, label="data")
     axis.plot(grid, mean, color=_BLUE, linewidth=1.8, label="mean, 1 and 2 std")
     axis.spines[["top", "right"]].set_visible(False)
+
+
+def plot_panels(
+    path: str | Path,
+    x: FloatArray,
+    panels: Mapping[str, Mapping[str, FloatArray]],
+    *,
+    xlabel: str,
+    ylabel: str,
+    highest: float | None = None,
+) -> None:
+    """Plot curves over a common x in panels, both axes logarithmic, and save them (by the file's ending).
+
+    Parameters
+    ----------
+    path : path
+    x : array (k,)
+    panels : mapping from title to a mapping from label to curve (k,)
+        The same label looks the same in all panels.
+    xlabel, ylabel : str
+    highest : float or None
+        Where the panels are cut off.
+    """
+    columns = min(2, len(panels))
+    n_rows = -(-len(panels) // columns)
+    figure = Figure(figsize=(5.2 * columns, 3.6 * n_rows), layout="constrained")
+    axes = figure.subplots(n_rows, columns, sharex=True, sharey=True, squeeze=False)
+    labels = list(dict.fromkeys(label for curves in panels.values() for label in curves))
+    looks = {label: _LOOKS[i % len(_LOOKS)] for i, label in enumerate(labels)}
+    for axis, (title, curves) in zip(axes.flat, panels.items(), strict=False):
+        for label, curve in curves.items():
+            color, line = looks[label]
+            axis.loglog(x, curve, linestyle=line, color=color, label=label, linewidth=1.8)
+        axis.set_title(title, fontsize=10)
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.legend(fontsize=8, frameon=False)
+    axes[0, 0].set_ylim(top=highest)
+    for axis in axes[-1]:
+        axis.set_xlabel(xlabel)
+    for axis in axes[:, 0]:
+        axis.set_ylabel(ylabel)
+    # Without its date, the same plot is the same file.
+    figure.savefig(path, dpi=110, metadata={"Date": None} if Path(path).suffix == ".svg" else None)

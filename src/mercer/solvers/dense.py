@@ -10,11 +10,11 @@ from mercer._typing import FloatArray, IntArray
 from mercer.exceptions import JitterWarning, NotPositiveDefiniteError
 from mercer.solvers.blas import whiten
 
-__all__ = ["JITTERS", "CholeskyFactor", "PivotedFactor", "cholesky_in_place", "pivoted_cholesky"]
+__all__ = ["CholeskyFactor", "PivotedFactor", "cholesky_in_place", "pivoted_cholesky"]
 
 # Shares of the largest diagonal entry that are added, in turn, where a matrix is singular. √eps balances the error of
 # the jitter itself against the rounding that it leaves (eps/jitter); ten times the last would be regularisation.
-JITTERS = (0.0, 1.5e-8, 1.5e-7, 1.5e-6)
+_JITTERS = (0.0, 1.5e-8, 1.5e-7, 1.5e-6)
 _BLOCK = 512
 _SEMIDEFINITE = 1e-5  # a remainder larger than this share of the diagonal is no rounding, not of float32 either
 
@@ -84,7 +84,7 @@ def cholesky_in_place(
     if not np.all(np.isfinite(diagonal)) or np.any(diagonal < 0) or largest == 0:
         raise NotPositiveDefiniteError(_indefinite(name, diagonal))
     unit = largest * (np.ones(len(matrix)) if spread is None else spread)
-    for jitter in JITTERS:
+    for jitter in _JITTERS:
         if jitter:
             _restore(matrix, diagonal + jitter * unit)
         # LAPACK sees the transpose, overwrites its lower triangle, our upper one; our lower one stays as it was.
