@@ -10,7 +10,7 @@ SAY := @printf '\033[1m==> %s\033[0m\n'
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint bench format clean
+.PHONY: help demo test lint bench papers format clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -33,6 +33,9 @@ lint: .venv/.installed  ## check style, types and the direction of imports
 
 bench: .venv/.installed-bench  ## compare speed and accuracy with other libraries
 	@$(BIN)/python -m benchmarks
+
+papers: .venv/.installed  ## run the experiments of the papers again (minutes); results go to docs/papers
+	@$(BIN)/python -m mercer.papers.scalable_kernel_systems
 
 format: .venv/.installed  ## fix what ruff can fix, and format
 	@$(BIN)/ruff check --fix --quiet || true

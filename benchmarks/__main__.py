@@ -10,11 +10,12 @@ import numpy as np
 import scipy
 import sklearn
 
-from benchmarks import exact, forest, start_up
+from benchmarks import approximations, exact, forest, start_up
 
 TITLES: dict[str, Callable[[int], str]] = {
     "Forest cover type: a basis of few points": forest.report,
     "The full kernel matrix": exact.report,
+    "The approximations": approximations.report,
     "Start-up": start_up.report,
 }
 

@@ -1,7 +1,7 @@
 """What mercer does, in under two minutes: `make demo`.
 
-Fits exact and Nyström models to 100 000 generated rows, prints what they cost and how well they do, and saves a plot of
-a fit with error bars.
+Fits exact models and all approximations to 100 000 generated rows, prints what they cost and how well they do, and
+saves a plot of fits with error bars.
 """
 
 import time
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mercer import ExactRegressor, NystromRegressor
+from mercer import CommitteeRegressor, ExactRegressor, NystromRegressor, ReducedRankRegressor
 from mercer.datasets import make_bumps, make_waves
 from mercer.kernels import Gaussian
 from mercer.reports.plots import plot_fits
@@ -19,13 +19,13 @@ from mercer.reports.table import format_table
 NOISE = 0.1  # standard deviation of the noise in the data
 
 
-def measure(name, model, X, y, X_test, y_test):
+def measure(name, model, X, y, X_test, y_test, **options):
     """Fit, predict and report one row of the table."""
     tracemalloc.start()
     start = time.perf_counter()
     model.fit(X, y)
     fitted = time.perf_counter()
-    error = np.sqrt(np.mean((model.predict(X_test) - y_test) ** 2))
+    error = np.sqrt(np.mean((model.predict(X_test, **options) - y_test) ** 2))
     predicted = time.perf_counter()
     peak = tracemalloc.get_traced_memory()[1] / 2**20
     tracemalloc.stop()
@@ -35,28 +35,32 @@ def measure(name, model, X, y, X_test, y_test):
 
 def compare_methods():
     """Print the table of methods."""
-    X, y = make_waves(110_000, n_features=6, noise=NOISE, random_state=0)
+    X, y = make_waves(102_000, n_features=6, noise=NOISE, random_state=0)
     train, test = (X[:100_000], y[:100_000]), (X[100_000:], y[100_000:])
     kernel = Gaussian(length_scale=2.0)
-    small, seed = {"noise": NOISE**2, "random_state": 0}, 0
-    NystromRegressor(kernel, n_basis=10).fit(X[:100], y[:100])  # compiles the kernel once
+    exact = ExactRegressor(kernel, noise=NOISE**2)
+    on_500 = {"n_basis": 500, "noise": NOISE**2, "random_state": 0}
+    committee = CommitteeRegressor(kernel, block_size=500, **on_500)
+    CommitteeRegressor(kernel, n_basis=10).fit(X[:100], y[:100])  # compiles the kernel once
     print("100 000 rows, 6 features, a smooth function plus noise of standard deviation 0.1;")
-    print("errors are root mean squares on 10 000 other rows, memory is the peak beyond the data.\n")
-    rows = [
-        measure("exact (subsample)", ExactRegressor(kernel, noise=NOISE**2), train[0][:1000], train[1][:1000], *test),
-        measure("exact (subsample)", ExactRegressor(kernel, noise=NOISE**2), train[0][:4000], train[1][:4000], *test),
-        measure("Nyström", NystromRegressor(kernel, n_basis=100, **small), *train, *test),
-        measure("Nyström", NystromRegressor(kernel, n_basis=500, **small), *train, *test),
-        measure("Nyström", NystromRegressor(kernel, n_basis=1000, **small), *train, *test),
-        measure(
-            "Nyström, noise by GCV",
-            NystromRegressor(kernel, n_basis=500, noise="gcv", random_state=seed),
-            *train,
-            *test,
-        ),
+    print("errors are root mean squares on 2 000 other rows, memory is the peak beyond the data.\n")
+    contestants = [
+        ("exact (subsample)", exact, 1000, {}),
+        ("exact (subsample)", exact, 4000, {}),
+        ("Nyström", NystromRegressor(kernel, **on_500 | {"n_basis": 100}), None, {}),
+        ("Nyström", NystromRegressor(kernel, **on_500), None, {}),
+        ("Nyström", NystromRegressor(kernel, **on_500 | {"n_basis": 1000}), None, {}),
+        ("Nyström, noise by GCV", NystromRegressor(kernel, **on_500 | {"noise": "gcv"}), None, {}),
+        ("reduced rank", ReducedRankRegressor(kernel, **on_500), None, {}),
+        ("FITC", CommitteeRegressor(kernel, block_size=1, **on_500), None, {}),
+        ("committee", committee, None, {}),
+        ("committee, transduced", committee, None, {"transduce": True, "batch_size": 1000}),
     ]
-    header = ["method", "rows", "basis", "fit s", "predict s", "test error", "peak MB"]
-    print(format_table(header, rows))
+    rows = [
+        measure(name, model, train[0][:used], train[1][:used], *test, **options)
+        for name, model, used, options in contestants
+    ]
+    print(format_table(["method", "rows", "points", "fit s", "predict s", "test error", "peak MB"], rows))
 
 
 def plot_error_bars(path):
@@ -66,8 +70,10 @@ def plot_error_bars(path):
     truth = np.sin(1.4 * grid[:, 0]) * np.exp(-0.02 * grid[:, 0] ** 2) + 0.15 * grid[:, 0]
     kernel = Gaussian(length_scale=1.0)
     exact = ExactRegressor(kernel, noise=NOISE**2).fit(X, y)
-    nystrom = NystromRegressor(kernel, noise=NOISE**2, n_basis=15, random_state=0).fit(X, y)
-    titles = "exact, 400 points", f"Nyström, {nystrom.rank_} points"
+    few = {"kernel": kernel, "noise": NOISE**2, "n_basis": 15, "random_state": 0}
+    nystrom = NystromRegressor(**few).fit(X, y)
+    committee = CommitteeRegressor(**few, block_size=50, partition="kmeans").fit(X, y)
+    titles = "exact, 400 points", f"Nyström, {nystrom.rank_} points", f"committee, {committee.rank_} points"
     plot_fits(
         path,
         X=X[:, 0],
@@ -76,9 +82,10 @@ def plot_error_bars(path):
         fits={
             titles[0]: exact.predict(grid, return_std=True),
             titles[1]: nystrom.predict(grid, return_std=True),
+            titles[2]: committee.predict(grid, return_std=True),
         },
         truth=truth,
-        points={titles[1]: nystrom.basis_[:, 0]},
+        points={titles[1]: nystrom.basis_[:, 0], titles[2]: committee.basis_[:, 0]},
     )
     print(f"\nA fit with error bars: {path}")
 

@@ -295,9 +295,9 @@ def report(all_results: Sequence[Results], sizes: Sizes) -> str:
     parts = [
         "# Scalable kernel systems\n",
         f"Made by `python -m mercer.papers.scalable_kernel_systems`: {sizes.n_train} training rows, {sizes.n_base} "
-        f"base points, {sizes.n_test} additional test points, blocks of {sizes.n_base} rows, {sizes.n_widths} widths; what "
-        "the data are, and why, stands at the top of that module. Errors are root mean squares; the targets have unit "
-        "variance.\n",
+        f"base points, {sizes.n_test} additional test points, blocks of {sizes.n_base} rows, {sizes.n_widths} widths; "
+        "what the data are, and why, stands at the top of that module. Errors are root mean squares; the targets have "
+        "unit variance.\n",
     ]
     for results in all_results:
         claims = check_claims(results)

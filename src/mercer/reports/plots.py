@@ -44,12 +44,14 @@ def plot_fits(
     """
     figure = Figure(figsize=(5.2 * len(fits), 3.9), layout="constrained")
     axes = figure.subplots(1, len(fits), sharey=True, squeeze=False)[0]
+    lowest = min(float(np.min(mean - 2 * std)) for mean, std in fits.values())
+    lowest = min(lowest, float(np.min(y)))
+    level = lowest - 0.05 * (float(np.max(y)) - lowest)  # of the ticks: below everything else
     for axis, (title, (mean, std)) in zip(axes, fits.items(), strict=True):
         _draw_fit(axis, X, y, grid, mean, std)
         if truth is not None:
             axis.plot(grid, truth, color=_RED, linewidth=1, linestyle="--", label="true function")
         if points is not None and title in points:
-            level = axis.get_ylim()[0]
             axis.plot(points[title], np.full(len(points[title]), level), "|", color="black", ms=9, label="basis points")
         axis.set_title(title)
         axis.set_xlabel("input")
