@@ -24,10 +24,20 @@ class Basis:
     points : array (m, d), float64
     index : array (m,) or None
         Row numbers; None if the points are not rows.
+    residual_trace : float or None
+        What the points leave of the trace of the kernel matrix, as a share of it, where the strategy knows it: a bound
+        of the error of the approximated kernel matrix.
+    scores : array (m,) or None
+        What the strategy gave each point, where it scores them (see the strategy).
+    note : str
+        Why there are fewer points than were asked for; empty if there are not.
     """
 
     points: FloatArray
     index: IntArray | None = None
+    residual_trace: float | None = None
+    scores: FloatArray | None = None
+    note: str = ""
 
 
 class BasisStrategy(BaseEstimator, ABC):

@@ -8,7 +8,7 @@ from mercer.basis.base import Basis, BasisStrategy
 from mercer.engine import Executor, Rows
 from mercer.kernels import Kernel
 
-__all__ = ["Uniform"]
+__all__ = ["Uniform", "draw_rows"]
 
 _SHUFFLED = 10_000_000  # a shuffle of all rows takes 8 bytes each; beyond this many, numbers are drawn one by one
 
@@ -42,12 +42,17 @@ class Uniform(BasisStrategy):
         executor: Executor,
     ) -> Basis:
         """Choose ``n_basis`` rows at random, or all."""
-        candidates = None if weights is None or np.all(weights > 0) else np.flatnonzero(weights)
-        population = rows.n_rows if candidates is None else len(candidates)
-        index = np.arange(population) if population <= n_basis else _draw(population, n_basis, random_state)
-        if candidates is not None:
-            index = candidates[index]
-        return Basis(points=rows.take(index).astype(np.float64), index=index)
+        index = draw_rows(rows.n_rows, n_basis, weights, random_state)
+        note = "" if len(index) == n_basis else f"{len(index)} of {n_basis} points: there are no more rows."
+        return Basis(points=rows.take(index).astype(np.float64), index=index, note=note)
+
+
+def draw_rows(n_rows: int, number: int, weights: FloatArray | None, random_state: np.random.RandomState) -> IntArray:
+    """Numbers of rows of positive weight, drawn without replacement and sorted; all if there are no more."""
+    candidates = None if weights is None or np.all(weights > 0) else np.flatnonzero(weights)
+    population = n_rows if candidates is None else len(candidates)
+    index = np.arange(population) if population <= number else _draw(population, number, random_state)
+    return index if candidates is None else candidates[index]
 
 
 def _draw(population: int, number: int, random_state: np.random.RandomState) -> IntArray:

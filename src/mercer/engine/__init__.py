@@ -8,18 +8,22 @@ from mercer.engine.conditional import ConditionalStatistics, conditional_statist
 from mercer.engine.executors.base import Executor
 from mercer.engine.executors.threads import Threads
 from mercer.engine.features import Features
-from mercer.engine.nearest import nearest_points
+from mercer.engine.moments import row_moments
+from mercer.engine.nearest import nearest_points, nearest_rows
 from mercer.engine.products import (
+    column_squares,
+    extend_factor,
     features_times,
     gram_matrix,
     gram_times,
     kernel_diagonal,
     kernel_matrix,
     kernel_times,
+    squared_projections,
     transposed_times,
 )
 from mercer.engine.residuals import ResidualProducts, residual_products
-from mercer.engine.rows import ArrayRows, Rows, as_rows
+from mercer.engine.rows import ArrayRows, Rows, SomeRows, as_rows
 from mercer.engine.statistics import NormalStatistics, normal_statistics
 from mercer.engine.tiles import tile_rows
 from mercer.engine.walk import Block, map_rows, reduce_blocks, reduce_rows
@@ -33,9 +37,12 @@ __all__ = [
     "NormalStatistics",
     "ResidualProducts",
     "Rows",
+    "SomeRows",
     "Threads",
     "as_rows",
+    "column_squares",
     "conditional_statistics",
+    "extend_factor",
     "features_times",
     "gram_matrix",
     "gram_times",
@@ -44,10 +51,13 @@ __all__ = [
     "kernel_times",
     "map_rows",
     "nearest_points",
+    "nearest_rows",
     "normal_statistics",
     "reduce_blocks",
     "reduce_rows",
     "residual_products",
+    "row_moments",
+    "squared_projections",
     "tile_rows",
     "transposed_times",
 ]

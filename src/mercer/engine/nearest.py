@@ -1,8 +1,9 @@
-"""Which of a few points is nearest to each row."""
+"""Which of a few points is nearest to each row, and which row to each point."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,9 @@ from mercer._typing import FloatArray, IntArray
 from mercer.engine.executors.base import Executor
 from mercer.engine.rows import Rows
 from mercer.engine.tiles import tile_rows
-from mercer.engine.walk import map_rows
+from mercer.engine.walk import map_rows, reduce_rows
 
-__all__ = ["nearest_points"]
+__all__ = ["nearest_points", "nearest_rows"]
 
 
 def nearest_points(rows: Rows, points: FloatArray, scale: Any = 1.0, *, executor: Executor) -> IntArray:
@@ -36,3 +37,39 @@ def nearest_points(rows: Rows, points: FloatArray, scale: Any = 1.0, *, executor
     tile = tile_rows(len(points) + rows.n_features, workers=executor.n_jobs)
     map_rows(rows, executor, tile=tile, prepare=prepare, out=result, name="nearest points")
     return result
+
+
+@dataclass
+class _Nearest:
+    """The nearest row so far to each point."""
+
+    distances: FloatArray
+    index: IntArray
+
+    def merge_in_place(self, other: _Nearest) -> None:
+        closer = other.distances < self.distances
+        self.distances[closer], self.index[closer] = other.distances[closer], other.index[closer]
+
+
+def nearest_rows(
+    rows: Rows, points: FloatArray, scale: Any = 1.0, *, weights: FloatArray | None = None, executor: Executor
+) -> IntArray:
+    """Number of the nearest row (of positive weight) to each point, shape (m,), by distances of x/scale."""
+    centre = np.mean(points, axis=0)
+    scaled = (points - centre) / scale
+
+    def prepare() -> tuple[_Nearest, Callable[[FloatArray, int, int], None]]:
+        partial = _Nearest(np.full(len(points), np.inf), np.zeros(len(points), dtype=np.intp))
+
+        def add(block: FloatArray, start: int, stop: int) -> None:
+            x = (block - centre) / scale
+            distances = np.einsum("ij,ij->i", x, x)[:, np.newaxis] / 2 - x @ scaled.T
+            if weights is not None:
+                distances[weights[start:stop] <= 0] = np.inf
+            best = np.argmin(distances, axis=0)
+            partial.merge_in_place(_Nearest(distances[best, np.arange(len(points))], best + start))
+
+        return partial, add
+
+    tile = tile_rows(len(points) + rows.n_features, workers=executor.n_jobs)
+    return reduce_rows(rows, executor, tile=tile, workers=executor.n_jobs, prepare=prepare, name="nearest rows").index

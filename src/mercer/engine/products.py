@@ -16,12 +16,15 @@ from mercer.engine.walk import ArraySum, map_rows, reduce_rows
 from mercer.kernels import Kernel, Section
 
 __all__ = [
+    "column_squares",
+    "extend_factor",
     "features_times",
     "gram_matrix",
     "gram_times",
     "kernel_diagonal",
     "kernel_matrix",
     "kernel_times",
+    "squared_projections",
     "transposed_times",
 ]
 
@@ -69,6 +72,80 @@ def features_times(rows: Rows, features: Features, vectors: FloatArray, *, execu
 
     map_rows(rows, executor, tile=tile, prepare=prepare, out=result, name="features times vectors")
     return result
+
+
+def squared_projections(
+    rows: Rows, kernel: Kernel, points: FloatArray, matrix: FloatArray, *, executor: Executor
+) -> FloatArray:
+    """Σ_j (K_nm T)_ij² of every row, T (m, b); returns (n,) and stores nothing larger."""
+    section = kernel.bind(points)
+    tile = tile_rows(len(points) + matrix.shape[1], workers=executor.n_jobs, fewest=64)
+    result = np.empty(rows.n_rows)
+
+    def prepare() -> Callable[[FloatArray, FloatArray], None]:
+        values, projected = np.empty((tile, len(points))), np.empty((tile, matrix.shape[1]))
+
+        def function(block: FloatArray, target: FloatArray) -> None:
+            part = projected[: len(block)]
+            np.matmul(section.tile(block, values[: len(block)]), matrix, out=part)
+            np.einsum("ij,ij->i", part, part, out=target)
+
+        return function
+
+    map_rows(rows, executor, tile=tile, prepare=prepare, out=result, name="projections")
+    return result
+
+
+def column_squares(
+    rows: Rows,
+    kernel: Kernel,
+    points: FloatArray,
+    matrix: FloatArray,
+    weights: FloatArray | None = None,
+    *,
+    executor: Executor,
+) -> FloatArray:
+    """Σ_i ω_i (K_nm T)_ij² of every column, T (m, b); returns (b,)."""
+    section = kernel.bind(points)
+    tile = tile_rows(len(points) + matrix.shape[1], workers=executor.n_jobs, fewest=64)
+
+    def prepare() -> tuple[ArraySum, Callable[[FloatArray, int, int], None]]:
+        partial = ArraySum(np.zeros(matrix.shape[1]))
+
+        def add(block: FloatArray, start: int, stop: int) -> None:
+            squares = (section.tile(block) @ matrix) ** 2
+            partial.value += squares.sum(axis=0) if weights is None else weights[start:stop] @ squares
+
+        return partial, add
+
+    workers = executor.n_jobs
+    return reduce_rows(rows, executor, tile=tile, workers=workers, prepare=prepare, name="projections").value
+
+
+def extend_factor(
+    rows: Rows,
+    kernel: Kernel,
+    points: FloatArray,
+    lower: FloatArray,
+    inverse: FloatArray,
+    factor: FloatArray,
+    *,
+    executor: Executor,
+) -> None:
+    """Fill the next columns of a stored factor F (n, room) of the kernel matrix with (K_nP - F Bᵀ) C⁻ᵀ.
+
+    B (b, m) is ``lower``, the new points' rows of the factor; C⁻¹ (b, b) is ``inverse``.
+    """
+    section, size, new = kernel.bind(points), lower.shape[1], len(points)
+
+    def prepare() -> Callable[[FloatArray, FloatArray], None]:
+        def function(block: FloatArray, target: FloatArray) -> None:
+            target[:, size : size + new] = (section.tile(block) - target[:, :size] @ lower.T) @ inverse.T
+
+        return function
+
+    tile = tile_rows(3 * new + size, workers=executor.n_jobs, fewest=64)
+    map_rows(rows, executor, tile=tile, prepare=prepare, out=factor, name="projections")
 
 
 def transposed_times(

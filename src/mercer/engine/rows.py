@@ -8,7 +8,7 @@ import numpy as np
 
 from mercer._typing import AnyArray, FloatArray, IntArray
 
-__all__ = ["ArrayRows", "Rows", "as_rows"]
+__all__ = ["ArrayRows", "Rows", "SomeRows", "as_rows"]
 
 
 class Rows(ABC):
@@ -75,6 +75,29 @@ class ArrayRows(Rows):
             msg = f"Input X contains NaN or infinity{where}."
             raise ValueError(msg)
         return tile
+
+
+class SomeRows(Rows):
+    """Some rows of another source, taken a tile at a time.
+
+    Parameters
+    ----------
+    rows : Rows
+    index : array (n,)
+        Their numbers.
+    """
+
+    def __init__(self, rows: Rows, index: IntArray) -> None:
+        self._rows, self._index = rows, index
+        self.n_rows, self.n_features, self.dtype = len(index), rows.n_features, rows.dtype
+
+    def read(self, start: int, stop: int) -> FloatArray:
+        """Rows start..stop of these."""
+        return self._rows.take(self._index[start:stop])
+
+    def take(self, indices: IntArray) -> FloatArray:
+        """The given rows of these."""
+        return self._rows.take(self._index[indices])
 
 
 def as_rows(table: Any) -> Rows:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.cluster import MiniBatchKMeans
 
 from mercer._typing import FloatArray, IntArray
-from mercer.engine import ArrayRows, Block, Executor, Rows, nearest_points
+from mercer.basis.kmeans import cluster_centres, metric_of
+from mercer.engine import Block, Executor, Rows, SomeRows, nearest_points
 from mercer.estimators.shell import Data, rows_with_a_say
 from mercer.kernels import Kernel
 
@@ -59,7 +59,7 @@ def make_blocks(
     if partition == "random":
         n_blocks = -(-len(used) // block_size)
         return [np.sort(part) for part in np.array_split(random_state.permutation(used), n_blocks)]
-    return _Clusters(data.rows, _scale_of(kernel), block_size, random_state, executor).split(used)
+    return _Clusters(data.rows, metric_of(kernel), block_size, random_state, executor).split(used)
 
 
 def block_labels(blocks: list[Block] | None, n_rows: int) -> IntArray:
@@ -100,11 +100,6 @@ def _checked_labels(partition: Any, n_rows: int) -> IntArray:
     return np.unique(labels, return_inverse=True)[1]
 
 
-def _scale_of(kernel: Kernel) -> Any:
-    scale = np.asarray(getattr(kernel, "length_scale", 1.0), dtype=np.float64)
-    return scale if scale.ndim == 1 else 1.0
-
-
 class _Clusters:
     """k-means, again inside the clusters that are larger than a block."""
 
@@ -126,11 +121,10 @@ class _Clusters:
 
     def _centres(self, index: IntArray, n_clusters: int) -> FloatArray:
         number = min(len(index), _SAMPLE_PER_CLUSTER * n_clusters)
-        sample = self._rows.take(np.sort(self._random.choice(index, number, replace=False))) / self._scale
-        means = MiniBatchKMeans(n_clusters, n_init=1, random_state=self._random).fit(sample)
-        return np.asarray(means.cluster_centers_ * self._scale, dtype=np.float64)
+        sample = self._rows.take(np.sort(self._random.choice(index, number, replace=False)))
+        return cluster_centres(sample, n_clusters, self._scale, self._random)
 
     def _nearest(self, index: IntArray, centres: FloatArray) -> IntArray:
         whole = len(index) == self._rows.n_rows
-        rows = self._rows if whole else ArrayRows(self._rows.take(index), checked=True)
+        rows = self._rows if whole else SomeRows(self._rows, index)
         return nearest_points(rows, centres, self._scale, executor=self._executor)

@@ -1,0 +1,107 @@
+"""Points drawn from a law, which need not be rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+
+from mercer._typing import FloatArray
+from mercer.basis.base import Basis, BasisStrategy
+from mercer.engine import Executor, Rows, row_moments
+from mercer.kernels import Kernel
+
+__all__ = ["Distribution"]
+
+Law = Callable[[int, np.random.RandomState], Any]
+
+
+class Distribution(BasisStrategy):
+    """Points drawn independently from a law: one that is given, or one fitted to the rows.
+
+    Whatever the data's degeneracies, the kernel matrix of such a basis is regular if the law has a density.
+
+    Parameters
+    ----------
+    law : {"gaussian", "kde"}, distribution or callable, default="gaussian"
+        "gaussian" has the mean and covariance of the rows. "kde" is a kernel density estimate: a row at random plus
+        Gaussian noise with the rows' covariance times Scott's factor. A distribution has ``rvs(size=, random_state=)``,
+        as those of ``scipy.stats`` (a univariate one gives all features alike); a callable is called with the number of
+        points and a ``RandomState``.
+
+    References
+    ----------
+    F. J. Király: Kernel methods for big data (lecture), 2015.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy.stats import uniform
+    >>> from mercer import NystromRegressor
+    >>> from mercer.basis import Distribution
+    >>> X = np.linspace(0, 6, 1000)[:, np.newaxis]
+    >>> basis = Distribution(uniform(0, 6))
+    >>> model = NystromRegressor("matern", basis=basis, n_basis=20, random_state=0).fit(X, np.sin(X[:, 0]))
+    >>> model.basis_.shape
+    (20, 1)
+    """
+
+    def __init__(self, law: Literal["gaussian", "kde"] | Any = "gaussian") -> None:
+        self.law = law
+
+    def select(
+        self,
+        rows: Rows,
+        targets: FloatArray,
+        kernel: Kernel,
+        n_basis: int,
+        *,
+        weights: FloatArray | None,
+        random_state: np.random.RandomState,
+        executor: Executor,
+    ) -> Basis:
+        """Draw ``n_basis`` points."""
+        if isinstance(self.law, str):
+            points = self._from_rows(rows, n_basis, weights, random_state, executor)
+        elif hasattr(self.law, "rvs"):
+            points = _drawn(self.law, n_basis, rows.n_features, random_state)
+        elif callable(self.law):
+            points = np.asarray(self.law(n_basis, random_state), dtype=np.float64)
+        else:
+            msg = f"law must be 'gaussian', 'kde', a distribution with rvs, or a callable; got {self.law!r}."
+            raise ValueError(msg)
+        if points.shape != (n_basis, rows.n_features) or not np.all(np.isfinite(points)):
+            msg = f"law must draw finite points of shape ({n_basis}, {rows.n_features}); it drew {points.shape}."
+            raise ValueError(msg)
+        return Basis(points=np.ascontiguousarray(points))
+
+    def _from_rows(
+        self,
+        rows: Rows,
+        n_basis: int,
+        weights: FloatArray | None,
+        random_state: np.random.RandomState,
+        executor: Executor,
+    ) -> FloatArray:
+        if self.law not in {"gaussian", "kde"}:
+            msg = f"law must be 'gaussian', 'kde', a distribution with rvs, or a callable; got {self.law!r}."
+            raise ValueError(msg)
+        mean, covariance = row_moments(rows, weights, executor=executor)
+        values, vectors = np.linalg.eigh(covariance)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        deviations = random_state.normal(size=(n_basis, rows.n_features)) @ root.T
+        if self.law == "gaussian":
+            return np.asarray(mean + deviations)
+        shares = None if weights is None else weights / np.sum(weights)
+        index = random_state.choice(rows.n_rows, size=n_basis, p=shares)
+        number = rows.n_rows if weights is None else np.sum(weights) ** 2 / np.sum(weights**2)
+        scott = number ** (-1.0 / (rows.n_features + 4))
+        return np.asarray(rows.take(index) + scott * deviations)
+
+
+def _drawn(law: Any, n_basis: int, n_features: int, random_state: np.random.RandomState) -> FloatArray:
+    points = np.asarray(law.rvs(size=n_basis, random_state=random_state), dtype=np.float64)
+    if points.ndim == 1 and n_features > 1 and hasattr(law, "ppf"):  # one law for all features
+        points = np.asarray(law.rvs(size=(n_basis, n_features), random_state=random_state), dtype=np.float64)
+    return points.reshape(n_basis, -1) if points.size == n_basis * n_features else points

@@ -1,0 +1,162 @@
+r"""Least squares on kernel functions that are added one at a time.
+
+Functions :math:`a_i = k(\cdot, x_i)` have the inner product
+:math:`\langle a_i, a_j\rangle = \sum_r \omega_r k(x_r, x_i)k(x_r, x_j) + \lambda k(x_i, x_j)`: their values at the
+rows, and the penalty. In it the functions chosen so far are made orthonormal, :math:`q_l = \sum_s \beta_{sl} a_s`; a
+further function lowers :math:`\sum_r\omega_r(y_r - f(x_r))^2 + \lambda|f|^2` by
+
+.. math:: \frac{(\langle a_i, y\rangle - \sum_l r_l g_l)^2}{\langle a_i, a_i\rangle - \sum_l r_l^2},
+          \qquad r_l = \langle q_l, a_i\rangle,\quad g_l = \langle q_l, y\rangle.
+
+==============  ==================  =========================================
+symbol          code                shape
+==============  ==================  =========================================
+q (at rows)     ``values``          (n, m), with the roots of the weights
+β               ``beta``            (m, m), upper triangular
+g               ``projections``     (m, p)
+==============  ==================  =========================================
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mercer._typing import FloatArray, IntArray
+from mercer.engine import Executor, Rows, kernel_diagonal, kernel_matrix, kernel_times
+from mercer.kernels import Kernel
+
+__all__ = ["AllCandidates", "GrowingFit"]
+
+# A function whose norm falls below this share when those chosen are projected out is spanned by them.
+_SPANNED = 1e-10
+
+
+class GrowingFit:
+    """Functions chosen so far, and what candidates would gain; memory n × n_basis.
+
+    Parameters
+    ----------
+    rows, targets, kernel, weights, executor
+        As for a strategy.
+    noise : float
+        λ.
+    room : int
+        Most functions.
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        targets: FloatArray,
+        kernel: Kernel,
+        *,
+        weights: FloatArray | None,
+        noise: float,
+        room: int,
+        executor: Executor,
+    ) -> None:
+        self.rows, self.kernel, self.noise, self.executor = rows, kernel, noise, executor
+        self.roots = np.ones(rows.n_rows) if weights is None else np.sqrt(weights)
+        self.targets = self.roots[:, np.newaxis] * targets
+        self._room = np.empty((rows.n_rows, room), order="F")
+        self.index: list[int] = []
+        self.points: FloatArray = np.empty((0, rows.n_features))
+        self.beta: FloatArray = np.empty((0, 0))
+        self.projections: FloatArray = np.empty((0, targets.shape[1]))
+        self.squares = float(np.sum(self.targets**2))  # what is left of the objective
+
+    @property
+    def values(self) -> FloatArray:
+        """Orthonormal functions at the rows, shape (n, m)."""
+        return self._room[:, : len(self.index)]
+
+    @property
+    def eligible(self) -> IntArray:
+        """Rows of positive weight that are not chosen yet."""
+        free = self.roots > 0
+        free[self.index] = False
+        return np.flatnonzero(free)
+
+    def gains(self, candidates: IntArray) -> tuple[FloatArray, FloatArray]:
+        """By how much each candidate would lower the objective, and its values at the rows (n, c)."""
+        points = self.rows.take(candidates).astype(np.float64)
+        columns = self.columns(points)
+        r = self.values.T @ columns + self.noise * (self.beta.T @ self._with_chosen(points))
+        norms = np.einsum("ij,ij->j", columns, columns) + self.noise * self.kernel.diagonal(points)
+        left = norms - np.einsum("ij,ij->j", r, r)
+        numerators = columns.T @ self.targets - r.T @ self.projections
+        return _gains(numerators, left, norms), columns
+
+    def add(self, row: int, column: FloatArray) -> float:
+        """Choose a row, with its values (n,); returns by how much the objective fell."""
+        point = self.rows.take(np.array([row])).astype(np.float64)
+        coefficients = np.zeros(len(self.index) + 1)
+        coefficients[-1] = 1.0
+        points = np.concatenate([self.points, point])
+        new, norm = column.copy(), 1.0
+        cross = self.kernel(points)
+        for _ in range(2):  # projected out twice, the rest is orthogonal to rounding
+            r = self.values.T @ new + self.noise * (self.beta.T @ (cross[:-1] @ coefficients))
+            new -= self.values @ r
+            coefficients[:-1] -= self.beta @ r
+            square = float(new @ new + self.noise * coefficients @ cross @ coefficients)
+            norm = np.sqrt(max(square, 0.0))
+        if norm == 0:
+            return 0.0
+        g = new @ self.targets / norm
+        self._room[:, len(self.index)] = new / norm
+        corner = np.zeros((1, len(self.index)))
+        self.beta = np.block([[self.beta, coefficients[:-1, np.newaxis] / norm], [corner, 1.0 / norm]])
+        self.index.append(row)
+        self.points, self.projections = points, np.concatenate([self.projections, g[np.newaxis]])
+        gain = float(np.sum(g**2))
+        self.squares = max(self.squares - gain, 0.0)
+        return gain
+
+    def columns(self, points: FloatArray) -> FloatArray:
+        """Values of functions at the rows, times the roots of the weights, shape (n, c)."""
+        columns = kernel_matrix(self.rows, self.kernel, points, executor=self.executor)
+        columns *= self.roots[:, np.newaxis]
+        return columns
+
+    def _with_chosen(self, points: FloatArray) -> FloatArray:
+        return self.kernel(self.points, points) if self.index else np.empty((0, len(points)))
+
+
+class AllCandidates:
+    """Gains of all rows, kept up to date by one product with the kernel matrix per function; it is not stored."""
+
+    def __init__(self, fit: GrowingFit) -> None:
+        self._fit = fit
+        rows, kernel, executor = fit.rows, fit.kernel, fit.executor
+        self._points = rows.take(np.arange(rows.n_rows)).astype(np.float64)
+        roots = fit.roots[:, np.newaxis]
+        self._numerators = kernel_times(rows, kernel, self._points, roots * fit.targets, executor=executor)
+        squares = kernel_times(rows, kernel * kernel, self._points, roots**2, executor=executor)[:, 0]
+        self._norms = squares + fit.noise * kernel_diagonal(rows, kernel, executor=executor)
+        self._left = self._norms.copy()
+
+    def best(self) -> tuple[int, FloatArray, float]:
+        """Row with the largest gain, the first of equals, its values at the rows, and the gain."""
+        gains = _gains(self._numerators, self._left, self._norms)
+        gains[self._fit.index] = 0.0
+        gains[self._fit.roots <= 0] = 0.0
+        row = int(np.argmax(gains))
+        return row, self._fit.columns(self._points[row : row + 1])[:, 0], float(gains[row])
+
+    def update(self) -> None:
+        """Account for the function that was chosen last."""
+        fit = self._fit
+        values = fit.roots[:, np.newaxis] * fit.values[:, -1:]
+        r = kernel_times(fit.rows, fit.kernel, self._points, values, executor=fit.executor)
+        if fit.noise:
+            penalty = kernel_times(fit.rows, fit.kernel, fit.points, fit.beta[:, -1:], executor=fit.executor)
+            r += fit.noise * penalty
+        self._numerators -= r * fit.projections[-1]
+        self._left -= r[:, 0] ** 2
+
+
+def _gains(numerators: FloatArray, left: FloatArray, norms: FloatArray) -> FloatArray:
+    regular = left > _SPANNED * norms
+    squares = np.einsum("ij,ij->i", numerators, numerators)
+    return np.where(regular, squares / np.where(regular, left, 1.0), 0.0)
