@@ -10,7 +10,15 @@ from mercer.engine import Rows
 
 # Who may look at rows: the engine reads all of them, a tile at a time; a few modules take a bounded number.
 READERS = ("mercer.engine",)
-TAKERS = ("mercer.engine", "mercer.basis", "mercer.estimators.shell", "mercer.estimators.exact_machine")
+TAKERS = (
+    "mercer.engine",
+    "mercer.basis",
+    "mercer.estimators.shell",
+    "mercer.estimators.exact_machine",
+    "mercer.estimators.partition",  # samples for k-means
+    "mercer.estimators.reduced_rank_regressor",  # its model is made of all rows
+    "mercer.estimators.transduction",  # queries, a batch at a time
+)
 
 
 class GuardedRows(Rows):

@@ -18,7 +18,7 @@ from mercer._typing import FloatArray
 from mercer.engine import Executor, Features, Rows, Threads, as_rows, gram_matrix, kernel_times, map_rows, tile_rows
 from mercer.kernels import Kernel, Precomputed
 
-__all__ = ["KernelExpansion", "Variance"]
+__all__ = ["KernelExpansion", "Variance", "as_dtype"]
 
 # float32 is used only where its rounding, magnified by the coefficients, stays below this share of the function's size.
 _FLOAT32_ERROR = 1e-3
@@ -105,9 +105,7 @@ class KernelExpansion:
         dtype = np.float32 if single else np.float64
         values = kernel_times(rows, self.kernel, self.points, self.coefficients, executor=executor, dtype=dtype)
         values += self.intercept
-        if np.max(np.abs(values), initial=0.0) > np.finfo(rows.dtype).max:
-            return values  # float32 cannot hold them
-        return values.astype(rows.dtype, copy=False)
+        return as_dtype(values, rows.dtype)
 
     def variances(self, X: Any, *, executor: Executor | None = None) -> FloatArray:
         """Predictive variance of the function (without noise) at the rows of X, shape (n,), float64.
@@ -202,3 +200,10 @@ class KernelExpansion:
         norms = np.linalg.norm(self.coefficients, axis=0)
         rounding = _FLOAT32_FACTOR * np.finfo(np.float32).eps * largest_kernel * norms
         return bool(np.all(rounding <= _FLOAT32_ERROR * np.max(np.abs(values), axis=0, initial=0.0)))
+
+
+def as_dtype(values: FloatArray, dtype: np.dtype[Any]) -> FloatArray:
+    """Values in the dtype of the rows they belong to, or as they are if float32 cannot hold them."""
+    if np.max(np.abs(values), initial=0.0) > np.finfo(dtype).max:
+        return values
+    return values.astype(dtype, copy=False)

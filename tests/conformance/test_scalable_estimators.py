@@ -1,46 +1,43 @@
 """Scalable estimators read rows through the engine, a tile at a time, and store nothing of size n × m."""
 
-import inspect
 import tracemalloc
+import warnings
 
 import numpy as np
 import pytest
 from sklearn import config_context
-from sklearn.base import BaseEstimator, is_classifier
 
-import mercer
+from mercer import CommitteeRegressor, ReducedRankRegressor
 from mercer.engine.tiles import MOST_ROWS
+from mercer.exceptions import NegativeVarianceWarning
 from mercer.kernels import Gaussian
 from tests.doubles import GuardedRows
+from tests.walks import LEARN, ONLINE, REGRESSORS, output, over, targets_for, with_options
 
 SAMPLE = 1000  # rows on which a median distance is found
 N_ROWS, N_BASIS = 5000, 40
 
-
-def scalable_estimators():
-    """Those that learn from batches: whoever has ``partial_fit`` promises bounded memory."""
-    members = [getattr(mercer, name) for name in mercer.__all__]
-    classes = [member for member in members if inspect.isclass(member) and issubclass(member, BaseEstimator)]
-    return [cls for cls in classes if hasattr(cls, "partial_fit")]
-
-
-SCALABLE = scalable_estimators()
-each_estimator = pytest.mark.parametrize("estimator", SCALABLE, ids=lambda cls: cls.__name__)
-each_option = pytest.mark.parametrize(
-    "options",
-    [{}, {"intercept": True}, {"noise": "gcv"}, {"kernel": Gaussian(2.0)}, {"n_jobs": 2}],
-    ids=str,
+SCALABLE = ONLINE  # whoever learns from batches promises bounded memory
+each_estimator = over("estimator", SCALABLE)
+each_regressor = over("estimator", [cls for cls in SCALABLE if cls in REGRESSORS])
+each_option = with_options(
+    SCALABLE,
+    [
+        {},
+        {"intercept": True},
+        {"noise": "gcv"},
+        {"kernel": Gaussian(2.0)},
+        {"n_jobs": 2},
+        {"block_size": 1},
+        {"block_size": 100},
+        {"block_size": 100, "partition": "order"},
+    ],
 )
 
 
 @pytest.fixture(scope="module")
 def rows():
     return np.random.default_rng(0).normal(size=(N_ROWS, 4))
-
-
-def targets_for(estimator, rows):
-    values = np.asarray(rows[:, 0] + np.sin(2 * rows[:, 1]), dtype=np.float64)
-    return np.where(values > 0, 1, 0) if is_classifier(estimator()) else values
 
 
 def guarded(rows):
@@ -51,30 +48,45 @@ def make(estimator, **options):
     return estimator(**{"n_basis": N_BASIS, "random_state": 0} | options)
 
 
-def output(model, rows):
-    return model.decision_function(rows) if is_classifier(model) else model.predict(rows)
-
-
 def test_the_walk_over_public_names_finds_the_scalable_estimators():
-    assert {cls.__name__ for cls in SCALABLE} >= {"NystromRegressor", "NystromClassifier"}
+    assert {cls.__name__ for cls in SCALABLE} >= {"NystromRegressor", "NystromClassifier", "CommitteeRegressor"}
 
 
 # ------------------------------------------------------------------------------------------------ guarded
 
 
-@each_estimator
+def passes(source, options, *, n_used=N_ROWS):
+    """How often the data were read, by tiles or (the blocks of a committee, wherever they are) taken by number."""
+    sampled = N_BASIS + (0 if "kernel" in options else SAMPLE)
+    taken = source.rows_taken - sampled
+    return source.rows_read / N_ROWS + taken / n_used
+
+
 @each_option
 def test_fit_and_predict_on_guarded_rows_equal_those_on_the_array(estimator, options, rows):
     y = targets_for(estimator, rows)
     source = guarded(rows)
-    model = make(estimator, **options).fit(source, y, np.linspace(0.0, 2.0, N_ROWS))
-    expected = make(estimator, **options).fit(rows, y, np.linspace(0.0, 2.0, N_ROWS))
-    assert source.rows_read == N_ROWS, "one pass over the data"
+    weights = np.linspace(0.0, 2.0, N_ROWS)
+    model = make(estimator, **options).fit(source, y, weights)
+    expected = make(estimator, **options).fit(rows, y, weights)
+    assert passes(source, options, n_used=N_ROWS - 1) == 1, "one pass over the data"
+    assert (source.rows_read == N_ROWS) == (estimator is not CommitteeRegressor or options.get("block_size") == 1)
     np.testing.assert_array_equal(output(model, guarded(rows)), output(expected, rows))
     np.testing.assert_array_equal(model.predict(guarded(rows)), expected.predict(rows))
 
 
-@each_estimator
+@pytest.mark.parametrize(
+    ("options", "read"),
+    [({"partition": "order"}, True), ({"block_size": 1}, True), ({"block_size": 100}, False)],
+    ids=str,
+)
+def test_a_committee_reads_blocks_that_are_in_order_and_takes_others(options, read, rows):
+    source = guarded(rows)
+    make(CommitteeRegressor, **options).fit(source, rows[:, 0])
+    assert passes(source, options) == 1
+    assert (source.rows_read == N_ROWS) == read
+
+
 @each_option
 def test_partial_fit_and_forget_on_guarded_rows_equal_those_on_the_array(estimator, options, rows):
     y = targets_for(estimator, rows)
@@ -83,8 +95,9 @@ def test_partial_fit_and_forget_on_guarded_rows_equal_those_on_the_array(estimat
         model.partial_fit(guarded(rows[part]), y[part])
         expected.partial_fit(rows[part], y[part])
     np.testing.assert_array_equal(output(model, guarded(rows)), output(expected, rows))
-    model.forget(guarded(rows[:100]), y[:100])
-    np.testing.assert_array_equal(output(model, rows), output(expected.forget(rows[:100], y[:100]), rows))
+    if hasattr(estimator, "forget"):
+        model.forget(guarded(rows[:100]), y[:100])
+        np.testing.assert_array_equal(output(model, rows), output(expected.forget(rows[:100], y[:100]), rows))
 
 
 @each_estimator
@@ -98,19 +111,37 @@ def test_small_working_memory_makes_small_tiles(estimator, rows):
     np.testing.assert_allclose(output(model, rows), expected, rtol=0, atol=1e-9 * np.max(np.abs(expected)))
 
 
-def test_error_bars_on_guarded_rows(rows):
-    model = make(mercer.NystromRegressor).fit(guarded(rows), rows[:, 0])
+@each_regressor
+def test_error_bars_on_guarded_rows(estimator, rows):
+    model = make(estimator).fit(guarded(rows), rows[:, 0])
     np.testing.assert_array_equal(
         model.predict(guarded(rows), return_std=True)[1], model.predict(rows, return_std=True)[1]
     )
 
 
-def test_covariance_on_guarded_rows(rows):
-    model = make(mercer.NystromRegressor).fit(rows, rows[:, 0])
+@each_regressor
+def test_covariance_on_guarded_rows(estimator, rows):
+    model = make(estimator).fit(rows, rows[:, 0])
     few = rows[:50]
     np.testing.assert_array_equal(
         model.predict(guarded(few), return_cov=True)[1], model.predict(few, return_cov=True)[1]
     )
+
+
+@pytest.mark.parametrize("options", [{}, {"intercept": True}, {"n_jobs": 2}], ids=str)
+def test_a_model_of_all_rows_takes_them_from_guarded_rows(options, rows):
+    # The reduced rank approximation keeps the rows: one pass for the sums, and all of them taken for the model.
+    source, y = GuardedRows(rows, longest_read=MOST_ROWS), rows[:, 0]
+    weights = np.linspace(0.0, 2.0, N_ROWS)
+    model = make(ReducedRankRegressor, **options).fit(source, y, weights)
+    assert source.rows_read == N_ROWS
+    assert source.rows_taken == SAMPLE + N_BASIS + N_ROWS - 1
+    expected, few = make(ReducedRankRegressor, **options).fit(rows, y, weights), rows[:50]
+    np.testing.assert_array_equal(model.predict(guarded(rows)), expected.predict(rows))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NegativeVarianceWarning)  # away from the basis points
+        for spread in ({"return_std": True}, {"return_cov": True}):
+            np.testing.assert_array_equal(model.predict(guarded(few), **spread)[1], expected.predict(few, **spread)[1])
 
 
 @each_estimator
@@ -145,8 +176,10 @@ def make_large(estimator, **options):
     return make(estimator, n_basis=POINTS, kernel=Gaussian(2.0), **options)
 
 
-@each_estimator
-@pytest.mark.parametrize("options", [{}, {"noise": "gcv"}, {"n_jobs": 2}], ids=str)
+@with_options(
+    SCALABLE,
+    [{}, {"noise": "gcv"}, {"n_jobs": 2}, {"block_size": 1}, {"partition": "order"}],
+)
 @pytest.mark.parametrize("source", [np.asarray, guarded, np.asfortranarray], ids=["array", "guarded", "fortran"])
 def test_nothing_of_size_n_by_m_is_stored(estimator, options, source, large):
     y, X = targets_for(estimator, large), source(large)
@@ -155,6 +188,12 @@ def test_nothing_of_size_n_by_m_is_stored(estimator, options, source, large):
     assert peak < BOUND
     _, peak = peak_of(lambda: model.predict(X))
     assert peak < BOUND
+
+
+def test_a_model_of_all_rows_stores_them_and_nothing_of_size_n_by_m(large):
+    make_large(ReducedRankRegressor).fit(large[:500], large[:500, 0])
+    _, peak = peak_of(lambda: make_large(ReducedRankRegressor).fit(large, large[:, 0]))
+    assert peak < large.nbytes + BOUND
 
 
 @each_estimator
@@ -173,8 +212,9 @@ def test_partial_fit_has_bounded_memory(estimator, large):
     assert peak < BOUND
 
 
-def test_error_bars_have_bounded_memory(large):
-    model = make_large(mercer.NystromRegressor).fit(large[:1000], large[:1000, 0])
+@each_regressor
+def test_error_bars_have_bounded_memory(estimator, large):
+    model = make_large(estimator).fit(large[:1000], large[:1000, 0])
     _, peak = peak_of(lambda: model.predict(large, return_std=True))
     assert peak < BOUND
 
@@ -216,7 +256,7 @@ def test_memory_maps_with_nan_or_infinity_are_refused(estimator, rows, tmp_path,
         make(estimator).fit(on_disk, y)
     model = make(estimator).fit(rows, y)
     before = output(model, rows)
-    for method in (model.fit, model.partial_fit, model.forget):
+    for method in (getattr(model, name) for name in LEARN if hasattr(model, name)):
         with pytest.raises(ValueError, match="X contains NaN or infinity"):
             method(on_disk, y)
     with pytest.raises(ValueError, match="X contains NaN or infinity"):

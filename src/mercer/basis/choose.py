@@ -6,13 +6,29 @@ import numpy as np
 
 from mercer._typing import FloatArray
 from mercer.basis.base import Basis, BasisStrategy
+from mercer.basis.distribution import Distribution
+from mercer.basis.forward_selection import ForwardSelection
+from mercer.basis.kmeans import KMeans
+from mercer.basis.leverage import Leverage
+from mercer.basis.pivoted_cholesky import PivotedCholesky
+from mercer.basis.sparse_greedy import SparseGreedy
+from mercer.basis.supervised_cholesky import SupervisedCholesky
 from mercer.basis.uniform import Uniform
 from mercer.engine import Executor, Rows
 from mercer.kernels import Kernel
 
 __all__ = ["BASIS_NAMES", "choose_basis"]
 
-_NAMED: dict[str, type[BasisStrategy]] = {"uniform": Uniform}
+_NAMED: dict[str, type[BasisStrategy]] = {
+    "uniform": Uniform,
+    "kmeans": KMeans,
+    "pivoted_cholesky": PivotedCholesky,
+    "leverage": Leverage,
+    "distribution": Distribution,
+    "forward_selection": ForwardSelection,
+    "sparse_greedy": SparseGreedy,
+    "supervised_cholesky": SupervisedCholesky,
+}
 BASIS_NAMES = tuple(_NAMED)
 
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 from sklearn.cluster import MiniBatchKMeans
+from threadpoolctl import threadpool_limits
 
 from mercer._typing import FloatArray
 from mercer.basis.base import Basis, BasisStrategy
@@ -84,9 +85,11 @@ def cluster_centres(
     weights: FloatArray | None = None,
 ) -> FloatArray:
     """Centres of mini-batch k-means on x/metric, shape (n_clusters, d)."""
+    origin = np.median(sample, axis=0)
     means = MiniBatchKMeans(n_clusters, n_init=1, random_state=random_state)
-    means.fit(sample / metric, sample_weight=weights)
-    return np.asarray(means.cluster_centers_ * metric, dtype=np.float64)
+    with threadpool_limits(1, user_api="openmp"):  # threads that wait for each other on busy machines
+        means.fit((sample - origin) / metric, sample_weight=weights)
+    return np.asarray(origin + means.cluster_centers_ * metric, dtype=np.float64)
 
 
 def metric_of(kernel: Kernel) -> Any:

@@ -8,6 +8,7 @@ from mercer.engine.conditional import ConditionalStatistics, conditional_statist
 from mercer.engine.executors.base import Executor
 from mercer.engine.executors.threads import Threads
 from mercer.engine.features import Features
+from mercer.engine.gradients import FeatureGradient, add_parameters, feature_gradient
 from mercer.engine.moments import row_moments
 from mercer.engine.nearest import nearest_points, nearest_rows
 from mercer.engine.products import (
@@ -33,16 +34,19 @@ __all__ = [
     "Block",
     "ConditionalStatistics",
     "Executor",
+    "FeatureGradient",
     "Features",
     "NormalStatistics",
     "ResidualProducts",
     "Rows",
     "SomeRows",
     "Threads",
+    "add_parameters",
     "as_rows",
     "column_squares",
     "conditional_statistics",
     "extend_factor",
+    "feature_gradient",
     "features_times",
     "gram_matrix",
     "gram_times",

@@ -43,9 +43,10 @@ __all__ = ["ConditionalStatistics", "conditional_statistics"]
 # each of the m features and of the rows of its block, it is not known to differ from zero.
 _ROUNDINGS = 8.0
 # Shares of k(x, x) that are added, in turn, where a block is singular: first some hundred times that rounding. Λ weighs
-# the rows, and does not bias the fit: unlike for a system that is solved, a jitter near rounding does no harm.
+# the rows and does not bias the fit, so the jitter may be smaller than for a system that is solved; but not much, as
+# rows of enormous weight drown the others in the sums.
 _JITTERS = (0.0, 1e-10, 1e-8, 1e-6)
-_SEMIDEFINITE = 1e-5  # a variance below minus this share of k(x, x) is no rounding
+_SEMIDEFINITE = 1e-3  # a variance below minus this share of k(x, x) is no rounding
 _FEWEST_ROWS = 256  # of a tile without blocks: beside them the pass over the m × m accumulator is small
 
 
@@ -187,7 +188,7 @@ def _sum_rows(
             used = np.isfinite(variances)
             values *= (1.0 / np.sqrt(variances))[:, np.newaxis]
             add_gram(partial.normal.sums, values)
-            partial.n_blocks += stop - start
+            partial.n_blocks += int(np.sum(used))
             partial._record(
                 float(np.sum(np.log(variances[used]))),
                 n_used=int(np.sum(used)),
@@ -238,17 +239,21 @@ def _sum_blocks(
 def _factor_block(
     kernel: Kernel, block: FloatArray, features: FloatArray, noises: FloatArray, out: FloatArray
 ) -> float:
-    """Fill the upper triangle of ``out`` with the factor of Λ_B; returns the most that had to be added to it."""
+    """Fill the upper triangle of ``out`` with the factor of Λ_B; returns the most that had to be added to it.
+
+    If it is not positive definite as it is, rows that the basis spans are taken to be uncorrelated with others, which
+    they are up to the root of rounding; then jitter is added.
+    """
     size, section = len(block), kernel.bind(block)
     residual, unit = _residual_variances(kernel, block, features)
     spanned = np.flatnonzero(residual == 0)
     diagonal, lost = np.einsum("ii->i", out), _roundings(size, features.shape[1]) * unit
-    lost[spanned] = 0.0
     least = np.where(residual + noises > 0, 0.0, _JITTERS[1])  # rows without any variance
-    for share in _JITTERS:
+    for share, apart in [(0.0, False), *((jitter, True) for jitter in _JITTERS)]:
         section.tile(block, out)
         subtract_products(out, features)
-        out[spanned], out[:, spanned] = 0.0, 0.0
+        if apart:
+            out[spanned], out[:, spanned], lost[spanned] = 0.0, 0.0, 0.0
         jitter = np.maximum(share, least) * unit
         diagonal += noises + jitter
         if factor_upper(out) and np.all(diagonal**2 > lost):
@@ -262,13 +267,17 @@ def _factor_block(
 
 def _residual_variances(kernel: Kernel, block: FloatArray, features: FloatArray) -> tuple[FloatArray, FloatArray]:
     """k(x,x) - |v|² of each row, zero where it is rounding: the basis spans the row; and the scale of its jitter."""
-    prior = kernel.diagonal(np.asarray(block, dtype=np.float64))
-    residual = prior - np.einsum("ij,ij->i", features, features)
+    with np.errstate(over="ignore", invalid="ignore"):  # refused below
+        prior = kernel.diagonal(np.asarray(block, dtype=np.float64))
+        residual = prior - np.einsum("ij,ij->i", features, features)
     if not np.all(np.isfinite(residual)):
         msg = "kernel values overflow on these rows: scale X."
         raise ValueError(msg)
     if np.any(residual < -_SEMIDEFINITE * prior):
-        msg = "the kernel is not positive definite: a variance given the basis is negative. Use one that is."
+        msg = (
+            "a variance given the basis is negative: the kernel is not positive definite, or basis points lie so close "
+            "together that rounding shows far from them. Use another kernel, or fewer or other basis points."
+        )
         raise NotPositiveDefiniteError(msg)
     residual[residual <= _roundings(1, features.shape[1]) * prior] = 0.0
     largest = float(np.max(prior, initial=0.0))

@@ -22,7 +22,7 @@ def nearest_points(rows: Rows, points: FloatArray, scale: Any = 1.0, *, executor
 
     Cost: n·m·d operations, memory of a tile per worker.
     """
-    centre = np.mean(points, axis=0)
+    centre = np.median(points, axis=0)  # exact for a constant column, however large
     scaled = (points - centre) / scale
     halves = np.einsum("ij,ij->i", scaled, scaled) / 2
     result = np.empty(rows.n_rows, dtype=np.intp)
@@ -55,7 +55,7 @@ def nearest_rows(
     rows: Rows, points: FloatArray, scale: Any = 1.0, *, weights: FloatArray | None = None, executor: Executor
 ) -> IntArray:
     """Number of the nearest row (of positive weight) to each point, shape (m,), by distances of x/scale."""
-    centre = np.mean(points, axis=0)
+    centre = np.median(points, axis=0)  # exact for a constant column, however large
     scaled = (points - centre) / scale
 
     def prepare() -> tuple[_Nearest, Callable[[FloatArray, int, int], None]]:

@@ -293,7 +293,7 @@ class CommitteeRegressor(KernelRegressor, OnBasis, BaseEstimator):
         return hasattr(self, "_summary")
 
     def _start(self, data: Data) -> None:
-        frame = self._choose_frame(data, _DTYPE)
+        frame = self._choose_frame(data, _DTYPE, steady=True)
         self._summary = CommitteeSummary.start(frame, data, intercept=bool(self.intercept))
         self._batches, self.labels_, self._flat = (), np.empty(0, dtype=np.intp), data.flat
 
@@ -307,8 +307,10 @@ class CommitteeRegressor(KernelRegressor, OnBasis, BaseEstimator):
         new = replace(self._summary, intercept=bool(self.intercept)).plus(batch, threads)
         if new.statistics.n_singular > self._summary.statistics.n_singular:
             _warn_of_jitter([new.statistics])
+        elif new.is_drowned(batch.noise):
+            _warn_of_noise(batch.noise)
         self._summary = new
-        self.labels_ = _joined(self.labels_, block_labels(blocks, data.rows.n_rows))
+        self.labels_ = _joined(self.labels_, block_labels(blocks, data, batch.noise))
         self._batches = (*self._batches, batch) if self.keep_rows else ()
 
     def _transduce(
@@ -330,8 +332,8 @@ class CommitteeRegressor(KernelRegressor, OnBasis, BaseEstimator):
         return mean if spread is None else (mean, spread)
 
     def _check_transduction(self, batch_size: int | None) -> None:
-        if batch_size is not None and batch_size < 1:
-            msg = f"batch_size must be None or at least 1, got {batch_size}."
+        if batch_size is not None and not (isinstance(batch_size, Integral) and batch_size >= 1):
+            msg = f"batch_size must be None or a whole number of at least 1, got {batch_size!r}."
             raise ValueError(msg)
         if sum(batch.data.rows.n_rows for batch in self._batches) < self.n_seen_:
             msg = "transduce=True needs the training rows, which were not kept: fit with keep_rows=True."
@@ -342,6 +344,15 @@ def _joined(first: IntArray, second: IntArray) -> IntArray:
     """Labels of two sets of blocks, those of the second renumbered to follow the first's."""
     following = np.max(first, initial=-1) + 1
     return np.concatenate([first, np.where(second < 0, -1, second + following)])
+
+
+def _warn_of_noise(noise: float) -> None:
+    warnings.warn(
+        f"noise={noise:.3g} is so small beside k(x, x) that rows which the basis spans drown the others in the sums: "
+        "predictions are inaccurate. Use a larger noise, or 0, which adds what is needed.",
+        JitterWarning,
+        stacklevel=4,
+    )
 
 
 def _warn_of_jitter(passes: Sequence[ConditionalStatistics]) -> None:

@@ -28,6 +28,9 @@ from mercer.solvers.ridge import RidgeProblem, RidgeSolution
 __all__ = ["Batch", "CommitteeSummary"]
 
 
+_TINY_NOISE, _DROWNED = 1e-10, 1e-3  # beside k(z, z), and beside the prior's precision, which is 1
+
+
 @dataclass(frozen=True)
 class Batch:
     """Rows that came together, how they are parted, and their noise."""
@@ -74,6 +77,13 @@ class CommitteeSummary:
         """Return the summary of both sets of blocks."""
         theirs = other.statistics.with_targets_shifted(other.target_shift - self.target_shift)
         return replace(self, statistics=self.statistics + theirs)
+
+    def is_drowned(self, noise: float) -> bool:
+        """Whether the sums' rounding is a visible share of the prior, because of a noise near rounding of k(x, x)."""
+        if not 0 < noise < _TINY_NOISE * self.frame.largest_kernel:
+            return False
+        gram = self.statistics.normal.gram
+        return bool(len(gram) * np.finfo(np.float64).eps * np.trace(gram) > _DROWNED)
 
     @cached_property
     def expansion(self) -> KernelExpansion:

@@ -23,6 +23,9 @@ __all__ = ["Frame"]
 _PIVOT_ROUNDINGS = 8.0
 # Points are dropped at a tolerance this much stricter than the one they are kept at, until what is left passes.
 _STRICTER = 2.0
+# Largest error of |v|², as a share of k(x, x), that rounding of K_mm may cause at any row, by a bound that is high: on
+# bunched points a smaller one costs more of them, and what is dropped is known to the root of its pivot only.
+_STEADY = 1e-2
 
 
 @dataclass(frozen=True)
@@ -35,8 +38,11 @@ class Frame:
     dtype: np.dtype[Any]
 
     @classmethod
-    def build(cls, kernel: Kernel, basis: Basis, dtype: np.dtype[Any]) -> Frame:
+    def build(cls, kernel: Kernel, basis: Basis, dtype: np.dtype[Any], *, steady: bool = False) -> Frame:
         """Factor K_mm = LLᵀ, and drop the points that the others span to rounding.
+
+        ``steady`` if differences k(x, x) - |v|² will be taken: from points close together, rows far away are
+        extrapolated with weights that magnify rounding, so more of such points are dropped.
 
         Points that are given keep their order if all can be kept, so that the basis of one model, given to another,
         makes the same frame to the last bit. Otherwise they are sorted, the most informative first.
@@ -44,7 +50,7 @@ class Frame:
         tolerance = _PIVOT_ROUNDINGS * float(np.finfo(dtype).eps)
         lower = None if basis.index is not None else _factor(kernel, basis.points, tolerance)
         stricter = tolerance
-        while lower is None:
+        while lower is None or (steady and len(lower) > 1 and not _is_steady(lower)):
             stricter *= _STRICTER
             factor = pivoted_cholesky(kernel(basis.points), tolerance=stricter)
             index = None if basis.index is None else basis.index[factor.order]
@@ -103,6 +109,13 @@ class Frame:
             and self.dtype == other.dtype
             and np.array_equal(self.basis.points, other.basis.points)
         )
+
+
+def _is_steady(lower: FloatArray) -> bool:
+    """Whether rounding of K_mm leaves |v|² = aᵀK_mm a known, a = K_mm⁻¹k_m(x): its error is about eps·|a|²."""
+    inverse, _ = lapack.dtrtri(lower, lower=1)  # |a|² ≤ k(x, x) tr K_mm⁻¹, the squared norm of L⁻¹
+    largest = float(np.max(np.einsum("ij,ij->i", lower, lower)))
+    return bool(np.finfo(np.float64).eps * largest * np.sum(inverse**2) <= _STEADY)
 
 
 def _factor(kernel: Kernel, points: FloatArray, tolerance: float) -> FloatArray | None:

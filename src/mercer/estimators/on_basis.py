@@ -38,14 +38,15 @@ class OnBasis:
     def _frame(self) -> Frame:
         raise NotImplementedError
 
-    def _choose_frame(self, data: Data, dtype: np.dtype[Any], random_state: Any = None) -> Frame:
-        random_state = check_random_state(self.random_state if random_state is None else random_state)
+    def _choose_frame(self, data: Data, dtype: np.dtype[Any], *, steady: bool = False) -> Frame:
+        """Choose the basis; ``steady`` if differences k(x, x) - |v|² will be taken (see ``Frame.build``)."""
+        random_state = check_random_state(self.random_state)
         kernel = resolve_kernel(self.kernel, data, random_state)
         basis = choose_basis(
             self.basis, data.rows, data.targets, kernel, int(self.n_basis),
             weights=data.weights, random_state=random_state, executor=make_threads(self),
         )  # fmt: skip
-        return Frame.build(kernel, basis, dtype)
+        return Frame.build(kernel, basis, dtype, steady=steady)
 
     @property
     def kernel_(self) -> Kernel:

@@ -62,11 +62,13 @@ def make_blocks(
     return _Clusters(data.rows, metric_of(kernel), block_size, random_state, executor).split(used)
 
 
-def block_labels(blocks: list[Block] | None, n_rows: int) -> IntArray:
-    """Number of the block of each row, -1 for rows in none."""
+def block_labels(blocks: list[Block] | None, data: Data, noise: float) -> IntArray:
+    """Number of the block of each row, -1 for rows in none; without blocks each row that has a say is one."""
+    labels = np.full(data.rows.n_rows, -1)
     if blocks is None:
-        return np.arange(n_rows)
-    labels = np.full(n_rows, -1)
+        used = rows_with_a_say(data, noise)
+        labels[used] = np.arange(len(used))
+        return labels
     for number, block in enumerate(blocks):
         labels[block] = number
     return labels
@@ -94,6 +96,11 @@ def _checked_labels(partition: Any, n_rows: int) -> IntArray:
     if labels.ndim != 1 or len(labels) != n_rows:
         msg = f"partition, given as labels, must have one for each of the {n_rows} rows; its shape is {labels.shape}."
         raise ValueError(msg)
+    if labels.dtype.kind == "O":
+        kinds = {type(label) for label in labels.ravel()}
+        if len(kinds) > 1 or any(label is None or label != label for label in labels.ravel()):  # noqa: PLR0124  NaN
+            msg = "partition, given as labels, must hold labels of one kind, none of them missing."
+            raise ValueError(msg)
     if labels.dtype.kind == "f" and not np.all(np.isfinite(labels)):
         msg = "partition, given as labels, contains NaN or infinity."
         raise ValueError(msg)

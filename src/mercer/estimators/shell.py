@@ -107,7 +107,11 @@ def rows_with_a_say(data: Data, noise: float) -> IntArray:
     if data.weights is None:
         return np.arange(data.rows.n_rows)
     with np.errstate(over="ignore", divide="ignore"):
-        return np.flatnonzero(np.isfinite(max(noise, 1.0) / data.weights))
+        index = np.flatnonzero(np.isfinite(max(noise, 1.0) / data.weights))
+    if not len(index):
+        msg = "sample_weight is so small that no row has a say: scale it."
+        raise ValueError(msg)
+    return index
 
 
 def make_threads(estimator: Any) -> Threads:

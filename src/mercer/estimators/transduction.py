@@ -16,6 +16,7 @@ from mercer.basis import Basis
 from mercer.engine import ArrayRows, ConditionalStatistics, Executor, Rows
 from mercer.estimators.committee_summary import Batch, CommitteeSummary
 from mercer.estimators.frame import Frame
+from mercer.expansion import as_dtype
 
 __all__ = ["transduce"]
 
@@ -36,7 +37,7 @@ def transduce(
     """
     n = queries.n_rows
     n_batches = 1 if return_cov else -(-n // batch_size)
-    mean = np.empty((n, len(summary.target_shift)), dtype=queries.dtype)
+    mean = np.empty((n, len(summary.target_shift)))
     spread: FloatArray | None = np.empty(n) if return_std else None
     passes = []
     for number in range(n_batches):
@@ -51,13 +52,14 @@ def transduce(
         elif spread is not None:
             spread[index] = np.sqrt(expansion.variances(rows, executor=executor))
         passes.append(local.statistics)
-    return mean, spread, passes
+    return as_dtype(mean, queries.dtype), spread, passes
 
 
 def _at(
     points: FloatArray, summary: CommitteeSummary, batches: Sequence[Batch], executor: Executor
 ) -> CommitteeSummary:
-    frame = Frame.build(summary.frame.kernel, Basis(points=points.astype(np.float64)), summary.frame.dtype)
+    basis = Basis(points=points.astype(np.float64))
+    frame = Frame.build(summary.frame.kernel, basis, summary.frame.dtype, steady=True)
     empty = ConditionalStatistics.zeros(len(frame.lower), len(summary.target_shift))
     local = replace(summary, frame=frame, statistics=empty)
     for batch in batches:

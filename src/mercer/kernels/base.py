@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["Kernel", "Section", "check_positive", "tile_buffer"]
 
 
+_DIAGONAL_TILE = 16  # rows: of a small square of kernel values only the diagonal is used
+
+
 class Section(ABC):
     """The function rows ↦ k(rows, points), with all that depends on the points alone already done.
 
@@ -86,6 +89,15 @@ class Kernel(BaseEstimator, ABC):
         dict
             One array per name in ``get_log_parameters()``, of that parameter's shape.
         """
+
+    def diagonal_gradient(self, rows: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
+        """Contract the gradient of k(x, x) with respect to log-parameters, Σ g_i ∂k(x_i, x_i)/∂log θ; weights (n,)."""
+        total: dict[str, FloatArray] = {}
+        for start in range(0, len(rows), _DIAGONAL_TILE):
+            block = rows[start : start + _DIAGONAL_TILE]
+            part = self.parameter_gradient(block, block, np.diag(weights[start : start + _DIAGONAL_TILE]))
+            total = {name: total.get(name, 0.0) + value for name, value in part.items()}
+        return total
 
     def __call__(self, rows: FloatArray, points: FloatArray | None = None, out: FloatArray | None = None) -> FloatArray:
         """Kernel matrix k(rows, points), shape (n, m); ``points=None`` means the rows themselves."""

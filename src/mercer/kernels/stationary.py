@@ -122,6 +122,11 @@ class Stationary(Kernel):
         by_amplitude = np.sum(weights * self.bind(points).tile(rows))
         return {"length_scale": np.asarray(by_scale), "amplitude": np.asarray(by_amplitude)}
 
+    def diagonal_gradient(self, rows: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
+        """k(x, x) is the amplitude, whatever the length scale."""
+        amplitude = np.asarray(np.sum(weights) * float(self.amplitude))
+        return {"length_scale": np.zeros(np.shape(self.length_scale)), "amplitude": amplitude}
+
     def _weighted_slopes(
         self, rows: FloatArray, points: FloatArray, weights: FloatArray
     ) -> tuple[FloatArray, StationarySection]:

@@ -14,7 +14,17 @@ from mercer._typing import FloatArray
 __all__ = ["plot_fits", "plot_panels"]
 
 _BLUE, _GREY, _RED = "#2b6cb0", "#718096", "#c53030"
-_LOOKS = ((_BLUE, "-"), (_RED, "--"), (_GREY, ":"), ("#2f855a", "-."), ("#b7791f", (0, (1, 1))), ("#6b46c1", "-"))
+_LOOKS = (
+    (_BLUE, "-"),
+    (_RED, "--"),
+    (_GREY, ":"),
+    ("#2f855a", "-."),
+    ("#b7791f", (0, (1, 1))),
+    ("#6b46c1", "-"),
+    ("#2c7a7b", "--"),
+    ("#97266d", "-."),
+    ("#1a202c", "-"),
+)
 
 
 def plot_fits(
@@ -76,6 +86,7 @@ def plot_panels(
     xlabel: str,
     ylabel: str,
     highest: float | None = None,
+    shared: bool = True,
 ) -> None:
     """Plot curves over a common x in panels, both axes logarithmic, and save them (by the file's ending).
 
@@ -88,11 +99,13 @@ def plot_panels(
     xlabel, ylabel : str
     highest : float or None
         Where the panels are cut off.
+    shared : bool, default=True
+        Whether all panels have the same y axis.
     """
     columns = min(2, len(panels))
     n_rows = -(-len(panels) // columns)
     figure = Figure(figsize=(5.2 * columns, 3.6 * n_rows), layout="constrained")
-    axes = figure.subplots(n_rows, columns, sharex=True, sharey=True, squeeze=False)
+    axes = figure.subplots(n_rows, columns, sharex=True, sharey=shared, squeeze=False)
     labels = list(dict.fromkeys(label for curves in panels.values() for label in curves))
     looks = {label: _LOOKS[i % len(_LOOKS)] for i, label in enumerate(labels)}
     for axis, (title, curves) in zip(axes.flat, panels.items(), strict=False):
@@ -102,7 +115,8 @@ def plot_panels(
         axis.set_title(title, fontsize=10)
         axis.spines[["top", "right"]].set_visible(False)
         axis.legend(fontsize=8, frameon=False)
-    axes[0, 0].set_ylim(top=highest)
+    if highest is not None:
+        axes[0, 0].set_ylim(top=highest)
     for axis in axes[-1]:
         axis.set_xlabel(xlabel)
     for axis in axes[:, 0]:

@@ -130,7 +130,7 @@ def factor_upper(matrix: FloatArray) -> bool:
     info = ctypes.c_int(0)
     if len(matrix):
         _routine("dpotrf")(b"L", _int(len(matrix)), matrix.ctypes.data, _int(len(matrix)), ctypes.byref(info))
-    return info.value == 0
+    return info.value == 0 and not np.any(np.isnan(np.einsum("ii->i", matrix)))
 
 
 def solve_upper(upper: FloatArray, tile: FloatArray) -> None:

@@ -7,6 +7,7 @@ from mercer.engine import (
     ArrayRows,
     Features,
     Threads,
+    features_times,
     gram_times,
     kernel_diagonal,
     kernel_matrix,
@@ -81,6 +82,32 @@ def test_gram_times(kernel, n_jobs, weighted, whitened):
 
 @every_kernel
 @every_executor
+@pytest.mark.parametrize("whitened", [False, True])
+@pytest.mark.parametrize("p", [1, 2])
+def test_features_times(kernel, n_jobs, whitened, p):
+    table, points, vectors = draw(p=p)
+    lower = np.asfortranarray(cholesky(kernel(points) + np.eye(5), lower=True)) if whitened else None
+    phi = kernel(table, points)
+    if lower is not None:
+        phi = np.linalg.solve(lower, phi.T).T
+    with config_context(working_memory=0.005):
+        result = features_times(ArrayRows(table), Features(kernel, points, lower), vectors, executor=Threads(n_jobs))
+    np.testing.assert_allclose(result, phi @ vectors, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_features_times_of_float32_rows_and_features(dtype):
+    table, points, vectors = draw(dtype=np.float32)
+    features = Features(Gaussian(), points, dtype=dtype)
+    result = features_times(ArrayRows(table), features, vectors, executor=Threads(2))
+    assert result.dtype == np.float64
+    expected = Gaussian()(table.astype(np.float64), points)
+    bound = (1e-5 if dtype == np.float32 else 1e-13) * (np.abs(expected) @ np.abs(vectors))
+    assert np.all(np.abs(result - expected @ vectors) <= bound)
+
+
+@every_kernel
+@every_executor
 def test_kernel_matrix(kernel, n_jobs):
     table, points, _ = draw(m=7)
     with config_context(working_memory=0.001):
@@ -109,6 +136,7 @@ def test_no_rows():
     table, points, vectors = draw(n=0)
     rows, executor = ArrayRows(table), Threads(2)
     assert kernel_times(rows, Gaussian(), points, vectors, executor=executor).shape == (0, 2)
+    assert features_times(rows, Features(Gaussian(), points), vectors, executor=executor).shape == (0, 2)
     assert kernel_matrix(rows, Gaussian(), points, executor=executor).shape == (0, 5)
     assert kernel_diagonal(rows, Gaussian(), executor=executor).shape == (0,)
     nothing = transposed_times(rows, Gaussian(), points, np.empty((0, 2)), executor=executor)
@@ -123,6 +151,9 @@ PASSES = {
     ),
     "transposed_times": lambda rows, kernel, points, _vectors, executor: transposed_times(
         rows, kernel, points, np.ones((rows.n_rows, 2)), executor=executor
+    ),
+    "features_times": lambda rows, kernel, points, vectors, executor: features_times(
+        rows, Features(kernel, points), vectors, executor=executor
     ),
     "gram_times": lambda rows, kernel, points, vectors, executor: gram_times(
         rows, Features(kernel, points), vectors, executor=executor

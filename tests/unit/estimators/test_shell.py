@@ -8,11 +8,13 @@ from mercer.engine import ArrayRows, as_rows
 from mercer.estimators.shell import (
     Data,
     all_or_nothing,
+    check_one_spread,
     encode_targets,
     make_threads,
     read_data,
     read_rows,
     resolve_kernel,
+    rows_with_a_say,
 )
 from mercer.kernels import Gaussian, Linear
 from tests.doubles import GuardedRows
@@ -138,3 +140,20 @@ def test_threads_follow_n_jobs_and_verbose():
     assert (threads.n_jobs, threads.verbose) == (3, 1)
     with pytest.raises(ValueError, match="n_jobs must not be 0"):
         make_threads(Shell(n_jobs=0))
+
+
+def test_rows_have_a_say_unless_their_noise_is_infinite(rows):
+    np.testing.assert_array_equal(rows_with_a_say(data_of(rows), 0.1), np.arange(30))
+    weights = np.ones(30)
+    weights[[0, 7]], weights[9] = 0.0, 1e-300
+    for noise in (0.0, 1.0):
+        np.testing.assert_array_equal(rows_with_a_say(data_of(rows, weights), noise), np.delete(np.arange(30), [0, 7]))
+    # 1e10 / 1e-300 is more than a float can hold
+    np.testing.assert_array_equal(rows_with_a_say(data_of(rows, weights), 1e10), np.delete(np.arange(30), [0, 7, 9]))
+
+
+def test_one_spread_at_a_time():
+    for asked in ((False, False), (True, False), (False, True)):
+        check_one_spread(*asked)
+    with pytest.raises(ValueError, match="return_std and return_cov exclude each other"):
+        check_one_spread(True, True)

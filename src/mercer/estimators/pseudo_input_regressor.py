@@ -1,0 +1,313 @@
+"""Regression on pseudo-inputs: basis points, kernel and noise fitted together."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from scipy.optimize import OptimizeResult, minimize
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+
+from mercer._typing import FloatArray, RandomState
+from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted
+from mercer.basis import Basis
+from mercer.engine import SomeRows, row_moments
+from mercer.estimators.committee_summary import Batch, CommitteeSummary
+from mercer.estimators.frame import Frame
+from mercer.estimators.nystrom_summary import Settings, Summary
+from mercer.estimators.on_basis import BASIS_CONSTRAINTS, OnBasis
+from mercer.estimators.regression import KernelRegressor
+from mercer.estimators.shell import (
+    Data,
+    all_or_nothing,
+    encode_targets,
+    make_threads,
+    predict_moments,
+    read_data,
+    read_rows,
+    rows_with_a_say,
+)
+from mercer.estimators.sparse_objective import Gradient, SparseObjective
+from mercer.kernels import Kernel
+
+__all__ = ["PseudoInputRegressor"]
+
+_DTYPE = np.dtype(np.float64)
+_RANGE = np.log(1e4)  # parameters are looked for within this factor of where they start
+_LEAST_NOISE = 1e-8  # times the variance of the targets
+
+
+class PseudoInputRegressor(KernelRegressor, OnBasis, BaseEstimator):
+    r"""Sparse Gaussian process whose basis points, kernel and noise are fitted together.
+
+    Maximises, by L-BFGS with exact gradients, the marginal likelihood of the FITC approximation (Snelson and
+    Ghahramani), or the variational lower bound of the exact marginal likelihood (Titsias), over the positions of m
+    basis points, the kernel's parameters and the noise.
+
+    Time n·m² per step (two passes over the rows), memory m² per thread and n.
+
+    Parameters
+    ----------
+    kernel : str, kernel or callable, default="gaussian"
+        Where the parameters start: a name ("gaussian", "matern", "linear", "polynomial") or a kernel of
+        ``mercer.kernels``. One length scale per feature is fitted if the kernel has an array of them.
+    n_basis : int, default=100
+        m; if there are fewer rows, all are taken.
+    basis : str, strategy or array (m, d), default="uniform"
+        Where the basis points start.
+    objective : {"vfe", "fitc"}, default="vfe"
+        The variational bound, which does not overfit as points are added, or the marginal likelihood of FITC, whose
+        variances may follow noise that differs between inputs.
+    noise : float, default=0.1
+        Where λ starts; above zero.
+    fit_points, fit_kernel, fit_noise : bool, default=True
+        What is fitted.
+    intercept : bool, default=False
+        Whether to add a constant b that is not penalised. The objective is then that of the targets less their mean.
+    max_iter : int, default=100
+        Most steps of L-BFGS.
+    tol : float, default=1e-6
+        Stop when a step gains less than this share of the objective.
+    random_state : int, RandomState or None, default=None
+        For the choice of the first basis, and of the rows on which a median distance is found.
+    n_jobs : int or None, default=None
+        Threads; None for as many as BLAS may use.
+    verbose : int, default=0
+        1 shows progress.
+
+    Attributes
+    ----------
+    kernel_ : Kernel
+        The kernel as fitted.
+    basis_ : array (rank_, d)
+        Basis points as fitted; points that have met others are left out.
+    noise_ : float
+        λ as fitted.
+    objective_value_ : float
+        Log marginal likelihood (of FITC) or its lower bound.
+    n_iter_ : int
+        Steps of L-BFGS.
+    rank_, coefficients_, intercept_, expansion_
+        As for ``NystromRegressor``.
+
+    See Also
+    --------
+    NystromRegressor : Basis points that stay where they are; much faster.
+
+    References
+    ----------
+    E. Snelson, Z. Ghahramani: Sparse Gaussian processes using pseudo-inputs, NIPS 2005. M. K. Titsias: Variational
+    learning of inducing variables in sparse Gaussian processes, AISTATS 2009.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mercer.estimators.pseudo_input_regressor import PseudoInputRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(0, 6, size=(500, 1))
+    >>> y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=500)
+    >>> model = PseudoInputRegressor(n_basis=8, random_state=0).fit(X, y)
+    >>> bool(0.008 < model.noise_ < 0.012)
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **BASIS_CONSTRAINTS,
+        "objective": [StrOptions({"fitc", "vfe"})],
+        "noise": [Interval(Real, 0, None, closed="neither")],
+        "fit_points": ["boolean"],
+        "fit_kernel": ["boolean"],
+        "fit_noise": ["boolean"],
+        "max_iter": [Interval(Integral, 0, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+    }
+
+    def __init__(
+        self,
+        kernel: Any = "gaussian",
+        *,
+        n_basis: int = 100,
+        basis: Any = "uniform",
+        objective: Literal["vfe", "fitc"] = "vfe",
+        noise: float = 0.1,
+        fit_points: bool = True,
+        fit_kernel: bool = True,
+        fit_noise: bool = True,
+        intercept: bool = False,
+        max_iter: int = 100,
+        tol: float = 1e-6,
+        random_state: RandomState = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.kernel = kernel
+        self.n_basis = n_basis
+        self.basis = basis
+        self.objective = objective
+        self.noise = noise
+        self.fit_points = fit_points
+        self.fit_kernel = fit_kernel
+        self.fit_noise = fit_noise
+        self.intercept = intercept
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit to rows X (n, d) and targets y (n,) or (n, p); a weight ω divides the noise of its row."""
+        self._validate_params()
+        with all_or_nothing(self):
+            data = read_data(self, X, y, sample_weight, encode=encode_targets, reset=True)
+            self._fit(_with_a_say(data, float(self.noise)), self._choose_frame(data, _DTYPE))
+            self._flat = data.flat
+        return self
+
+    def predict(
+        self, X: Any, return_std: bool = False, return_cov: bool = False
+    ) -> FloatArray | tuple[FloatArray, FloatArray]:
+        """Predict the mean, and on request the standard deviation (n,) or the covariance (n, n) of the function.
+
+        They are those of the function without noise; add ``noise_`` to the variance for that of an observation.
+        """
+        check_is_fitted(self)
+        rows = read_rows(self, X, reset=False)
+        return predict_moments(self, rows, return_std=return_std, return_cov=return_cov)
+
+    @property
+    def _frame(self) -> Frame:
+        return self._fitted_frame
+
+    def _fit(self, data: Data, start: Frame) -> None:
+        mean = np.average(data.targets, axis=0, weights=data.weights) if self.intercept else 0.0
+        objective = SparseObjective(data.rows, data.targets - mean, data.weights, self.objective, make_threads(self))
+        search = _Search(
+            objective=objective,
+            kernel=start.kernel,
+            points=start.basis.points,
+            noise=float(self.noise),
+            fit_points=self.fit_points,
+            fit_kernel=self.fit_kernel,
+            fit_noise=self.fit_noise,
+        )
+        best, result = search.run(max_iter=int(self.max_iter), tol=float(self.tol), verbose=int(self.verbose))
+        self._fitted_frame = Frame.build(best.kernel, Basis(points=best.points), _DTYPE)
+        self.noise_, self.n_iter_, self.objective_value_ = best.noise, int(result.nit), -float(result.fun)
+        self.expansion_ = self._expansion(data)
+        if not result.success and result.nit >= self.max_iter > 0:
+            warnings.warn(
+                f"the objective still grew after {result.nit} steps: raise max_iter, or tol.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+    def _expansion(self, data: Data) -> Any:
+        threads, intercept = make_threads(self), bool(self.intercept)
+        if self.objective == "fitc":
+            summary = CommitteeSummary.start(self._fitted_frame, data, intercept=intercept)
+            return summary.plus(Batch(data, None, self.noise_), threads).expansion
+        settings = Settings(noise=self.noise_, intercept=intercept, prior=True)
+        return Summary.start(self._fitted_frame, data, settings, once=False).plus(data, threads).solved[0]
+
+
+def _with_a_say(data: Data, noise: float) -> Data:
+    used = rows_with_a_say(data, noise)
+    if len(used) == data.rows.n_rows:
+        return data
+    assert data.weights is not None
+    return Data(SomeRows(data.rows, used), data.targets[used], data.weights[used], data.flat)
+
+
+@dataclass(frozen=True)
+class _Point:
+    """Where the search stands."""
+
+    kernel: Kernel
+    points: FloatArray
+    noise: float
+
+
+@dataclass(frozen=True)
+class _Search:
+    """L-BFGS over positions (in units of the rows' spread) and logarithms."""
+
+    objective: SparseObjective
+    kernel: Kernel
+    points: FloatArray
+    noise: float
+    fit_points: bool
+    fit_kernel: bool
+    fit_noise: bool
+
+    def run(self, *, max_iter: int, tol: float, verbose: int) -> tuple[_Point, OptimizeResult]:
+        start = self._pack(self.points, self.kernel.get_log_parameters(), np.log(self.noise))
+        scale = self._scale()
+        if not start.size or max_iter == 0:
+            value = self.objective.value(self.kernel, self.points, self.noise)
+            result = OptimizeResult(x=start, fun=value, nit=0, success=True)
+            return _Point(self.kernel, self.points, self.noise), result
+
+        def function(x: FloatArray) -> tuple[float, FloatArray]:
+            point = self._unpack(x, scale)
+            value, gradient = self.objective.value_and_gradient(point.kernel, point.points, point.noise)
+            return value, self._pack_gradient(gradient, scale)
+
+        def show(intermediate_result: OptimizeResult) -> None:
+            if verbose:
+                print(f"objective {-intermediate_result.fun:.6g}", flush=True)
+
+        first = start.copy()
+        if self.fit_points:
+            first[: self.points.size] = (self.points / scale).ravel()
+        options = {"maxiter": max_iter, "ftol": tol, "gtol": 1e-8, "maxcor": 20, "maxfun": 100 * (max_iter + 1)}
+        result = minimize(
+            function, first, jac=True, method="L-BFGS-B", bounds=self._bounds(first), callback=show, options=options
+        )
+        return self._unpack(result.x, scale), result
+
+    def _scale(self) -> FloatArray:
+        spread = np.sqrt(np.diagonal(row_moments(self.objective.rows, executor=self.objective.executor)[1]))
+        return np.where(spread > 0, spread, 1.0)
+
+    def _bounds(self, first: FloatArray) -> list[tuple[float | None, float | None]]:
+        free = self.points.size if self.fit_points else 0
+        bounds: list[tuple[float | None, float | None]] = [(None, None)] * free
+        bounds += [(value - _RANGE, value + _RANGE) for value in first[free:]]
+        if self.fit_noise:
+            least = np.log(max(_LEAST_NOISE * float(np.var(self.objective.targets)), 1e-300))
+            bounds[-1] = (min(least, first[-1]), first[-1] + 2 * _RANGE)
+        return bounds
+
+    def _pack(self, points: FloatArray, parameters: dict[str, FloatArray], log_noise: float) -> FloatArray:
+        parts = [points.ravel()] if self.fit_points else []
+        if self.fit_kernel:
+            parts += [np.ravel(parameters[name]) for name in self._names]
+        if self.fit_noise:
+            parts.append(np.array([log_noise]))
+        return np.concatenate(parts) if parts else np.empty(0)
+
+    def _pack_gradient(self, gradient: Gradient, scale: FloatArray) -> FloatArray:
+        return self._pack(gradient.points * scale, gradient.parameters, gradient.log_noise)
+
+    def _unpack(self, x: FloatArray, scale: FloatArray) -> _Point:
+        points, kernel, noise, at = self.points, self.kernel, self.noise, 0
+        if self.fit_points:
+            points, at = np.ascontiguousarray(x[: points.size].reshape(points.shape) * scale), points.size
+        if self.fit_kernel:
+            values = {}
+            for name in self._names:
+                shape = np.shape(self.kernel.get_log_parameters()[name])
+                size = int(np.prod(shape))
+                values[name], at = x[at : at + size].reshape(shape), at + size
+            kernel = self.kernel.with_log_parameters(values)
+        if self.fit_noise:
+            noise = float(np.exp(x[-1]))
+        return _Point(kernel, points, noise)
+
+    @property
+    def _names(self) -> list[str]:
+        return sorted(self.kernel.get_log_parameters())

@@ -1,0 +1,309 @@
+"""Does it matter how basis points are chosen? Every strategy on five data sets.
+
+F. J. Király's lecture on kernel methods for big data lists the ways (uniform draws, greedy Cholesky decompositions with
+and without the targets, laws that need not be the data's); leverage scores, k-means, random pivots, orthogonal least
+squares and sparse greedy choice are added. For each strategy and number of points m: what the basis leaves of the trace
+of the kernel matrix, the test error of ridge regression on it, and the time to choose. Strategies that add one point
+after the other are run once, and their first m points taken.
+
+==========  ========================================================================  ============================
+data        rows (training, test)                                                     error
+==========  ========================================================================  ============================
+abalone     3000, 1177                                                                RMS, y of unit variance
+boston      400, 106                                                                  the same
+forest      50 000, 20 000; class 2 against the rest                                  share of wrong classes
+clusters    10 000, 2000; 20 tight clusters of very different size, equal rows        RMS
+uniform     10 000, 2000; rows uniform in a cube of six dimensions, smooth function   RMS
+==========  ========================================================================  ============================
+
+Inputs are standardised; the kernel is Gaussian with the median distance as length scale (forest: exp(-r²/54);
+clusters: 0.5, a scale within them); λ is chosen once per data set by generalised cross-validation on a uniform basis.
+Splits and draws differ between seeds.
+
+Run it: ``python -m mercer.papers.choosing_landmarks`` (``--quick`` for a small version).
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mercer._typing import FloatArray
+from mercer.basis import (
+    BasisStrategy,
+    Distribution,
+    ForwardSelection,
+    KMeans,
+    Leverage,
+    PivotedCholesky,
+    SparseGreedy,
+    SupervisedCholesky,
+    Uniform,
+    nystrom_error,
+)
+from mercer.datasets import load_abalone, load_boston, load_forest, make_clusters, make_waves
+from mercer.engine import Threads, as_rows
+from mercer.estimators.nystrom_regressor import NystromRegressor
+from mercer.kernels import Gaussian, Kernel
+from mercer.kernels.length_scale import median_distance
+from mercer.reports.table import format_table
+
+__all__ = ["DATA", "FULL", "QUICK", "Curves", "Sizes", "main", "run", "strategies"]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large the experiment is."""
+
+    points: tuple[int, ...] = (25, 50, 100, 200, 500, 1000)
+    seeds: int = 5
+    largest: int = 50_000  # training rows
+
+
+FULL = Sizes()
+QUICK = Sizes(points=(10, 25, 50), seeds=2, largest=1000)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A data set: how to get it, how many rows to train on, and what an error is."""
+
+    load: Callable[[int], tuple[FloatArray, FloatArray]]
+    n_train: int
+    n_test: int
+    classes: bool = False
+    length_scale: float | None = None
+
+
+def _forest(_seed: int) -> tuple[FloatArray, FloatArray]:
+    X, y = load_forest()
+    return X, np.where(y == 2, 1.0, -1.0)
+
+
+DATA: dict[str, Source] = {
+    "abalone": Source(lambda _seed: load_abalone(), 3000, 1177),
+    "boston": Source(lambda _seed: load_boston(), 400, 106),
+    "forest": Source(_forest, 50_000, 20_000, classes=True, length_scale=float(np.sqrt(27.0))),
+    "clusters": Source(
+        lambda seed: make_clusters(12_000, n_features=6, random_state=seed), 10_000, 2000, length_scale=0.5
+    ),
+    "uniform": Source(lambda seed: make_waves(12_000, n_features=6, random_state=seed), 10_000, 2000),
+}
+
+
+@dataclass(frozen=True)
+class Task:
+    """One split of a data set."""
+
+    rows: FloatArray
+    targets: FloatArray
+    test_rows: FloatArray
+    test_targets: FloatArray
+    kernel: Kernel
+    classes: bool
+
+    @classmethod
+    def draw(cls, source: Source, sizes: Sizes, seed: int) -> Task:
+        """Split, standardise by the training rows, and choose the length scale."""
+        X, y = source.load(seed)
+        order = np.random.default_rng(seed).permutation(len(y))
+        n_train = min(source.n_train, sizes.largest)
+        train, test = order[:n_train], order[n_train : n_train + source.n_test]
+        mean, spread = np.mean(X[train], axis=0), np.std(X[train], axis=0)
+        spread = np.where(spread > 0, spread, 1.0)
+        centre, scale = (0.0, 1.0) if source.classes else (np.mean(y[train]), np.std(y[train]))
+        rows, others = (X[train] - mean) / spread, (X[test] - mean) / spread
+        length = source.length_scale or median_distance(rows[:1000])
+        return cls(
+            rows=rows,
+            targets=(y[train] - centre) / scale,
+            test_rows=others,
+            test_targets=(y[test] - centre) / scale,
+            kernel=Gaussian(length_scale=length),
+            classes=source.classes,
+        )
+
+    def error(self, predicted: FloatArray) -> float:
+        """Test error."""
+        if self.classes:
+            return float(np.mean((predicted > 0) != (self.test_targets > 0)))
+        return float(np.sqrt(np.mean((predicted - self.test_targets) ** 2)))
+
+
+def strategies(noise: float) -> dict[str, tuple[BasisStrategy, bool]]:
+    """All strategies, and whether their first points are those of a smaller choice."""
+    return {
+        "uniform": (Uniform(), False),
+        "k-means": (KMeans(), False),
+        "Gaussian law": (Distribution("gaussian"), False),
+        "leverage": (Leverage(), False),
+        "Cholesky, random": (PivotedCholesky("random"), True),
+        "Cholesky, greedy": (PivotedCholesky("greedy"), True),
+        "CSI": (SupervisedCholesky(), True),
+        "OLS-59": (ForwardSelection(59), True),
+        "sparse greedy": (SparseGreedy(noise), True),
+    }
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Results of a data set, as arrays (seeds, numbers of points) by strategy; seconds are for the largest number."""
+
+    name: str
+    points: tuple[int, ...]
+    noise: float
+    unexplained: dict[str, FloatArray]
+    errors: dict[str, FloatArray]
+    seconds: dict[str, FloatArray]  # (seeds,)
+
+    def better_than_uniform(self, column: int) -> list[str]:
+        """Strategies whose test error is below that of uniform draws by more than two standard errors."""
+        plain = self.errors["uniform"][:, column]
+        return [name for name, other in self.errors.items() if _significant(plain - other[:, column])]
+
+
+def _significant(difference: FloatArray) -> bool:
+    spread = np.std(difference, ddof=1) if len(difference) > 1 else np.inf
+    return bool(np.mean(difference) > 2 * spread / np.sqrt(len(difference)))
+
+
+def run(name: str, sizes: Sizes = FULL, *, verbose: bool = False) -> Curves:
+    """Run all strategies on one data set."""
+    noise: float | None = None
+    results: dict[tuple[str, int], _Measured] = {}
+    for seed in range(sizes.seeds):
+        task = Task.draw(DATA[name], sizes, seed)
+        noise = noise or _noise(task)
+        for strategy, (choose, nested) in strategies(noise).items():
+            measured = _measure(task, choose, nested, sizes.points, noise, seed)
+            results[strategy, seed] = measured
+            if verbose:
+                shown = "  ".join(f"{m}: {e:.4f}" for m, e in zip(sizes.points, measured.errors, strict=True))
+                print(f"{name}, seed {seed}, {strategy:16s} {shown}  ({measured.seconds:.1f} s)", flush=True)
+
+    def table(attribute: str) -> dict[str, FloatArray]:
+        seeds = range(sizes.seeds)
+        return {
+            strategy: np.array([getattr(results[strategy, seed], attribute) for seed in seeds])
+            for strategy in strategies(1.0)
+        }
+
+    return Curves(name, sizes.points, noise or 0.0, table("unexplained"), table("errors"), table("seconds"))
+
+
+def _noise(task: Task) -> float:
+    model = NystromRegressor(task.kernel, n_basis=min(200, len(task.rows) // 2), noise="gcv", random_state=0)
+    return model.fit(task.rows, task.targets).noise_
+
+
+@dataclass(frozen=True)
+class _Measured:
+    unexplained: list[float]
+    errors: list[float]
+    seconds: float
+
+
+def _measure(
+    task: Task, strategy: BasisStrategy, nested: bool, numbers: Sequence[int], noise: float, seed: int
+) -> _Measured:
+    """Share of the trace left and test error for each number of points, and seconds to choose the most."""
+    most, seconds = _select(task, strategy, max(numbers), seed)
+    unexplained, errors = [], []
+    for m in numbers:
+        points = most[:m] if nested or m == max(numbers) else _select(task, strategy, m, seed)[0]
+        unexplained.append(nystrom_error(task.rows, points, task.kernel, random_state=0).unexplained)
+        model = NystromRegressor(task.kernel, basis=points, noise=noise).fit(task.rows, task.targets)
+        errors.append(task.error(np.asarray(model.predict(task.test_rows))))
+    return _Measured(unexplained, errors, seconds)
+
+
+def _select(task: Task, strategy: BasisStrategy, number: int, seed: int) -> tuple[FloatArray, float]:
+    start = time.perf_counter()
+    basis = strategy.select(
+        as_rows(task.rows), task.targets[:, np.newaxis], task.kernel, number,
+        weights=None, random_state=np.random.RandomState(seed), executor=Threads(),
+    )  # fmt: skip
+    return basis.points, time.perf_counter() - start
+
+
+def report(all_curves: Sequence[Curves], sizes: Sizes) -> str:
+    """The tables, as Markdown."""
+    parts = [
+        "# Choosing landmarks\n",
+        f"Made by `python -m mercer.papers.choosing_landmarks` with {sizes.seeds} seeds; what the data are and how the "
+        "errors are taken stands at the top of that module. Means over the seeds; seconds are for the largest number "
+        "of points.\n",
+        "## Where uniform draws are enough\n",
+        "Strategies whose test error is below that of uniform draws by more than two standard errors of the paired "
+        "difference; a dash means that uniform draws are enough.\n",
+        f"```text\n{_summary(all_curves)}\n```\n",
+    ]
+    for curves in all_curves:
+        parts += [
+            f"## {curves.name} (λ = {curves.noise:.3g})\n",
+            f"![Error against the number of points]({curves.name}.svg)\n",
+            f"Test error:\n\n```text\n{_table(curves, curves.errors, seconds=True)}\n```\n",
+            f"Share of the trace that the basis leaves:\n\n```text\n{_table(curves, curves.unexplained)}\n```\n",
+        ]
+    return "\n".join(parts)
+
+
+def _summary(all_curves: Sequence[Curves]) -> str:
+    rows = [
+        [curves.name, m, ", ".join(curves.better_than_uniform(column)) or "-"]
+        for curves in all_curves
+        for column, m in enumerate(curves.points)
+    ]
+    return format_table(["data", "points", "better than uniform"], rows)
+
+
+def _table(curves: Curves, values: dict[str, FloatArray], *, seconds: bool = False) -> str:
+    header = ["strategy", *map(str, curves.points), *(["seconds"] if seconds else [])]
+    rows = []
+    for strategy, results in values.items():
+        mean, spread = np.mean(results, axis=0), np.std(results, axis=0)
+        cells = [f"{a:.4f} ± {b:.4f}" for a, b in zip(mean, spread, strict=True)]
+        rows.append([strategy, *cells, *([float(np.mean(curves.seconds[strategy]))] if seconds else [])])
+    return format_table(header, rows)
+
+
+def save_plots(curves: Curves, folder: Path) -> None:
+    """Save test error and trace error against the number of points, as PNG and SVG."""
+    from mercer.reports.plots import plot_panels
+
+    panels = {
+        f"{curves.name}: test error": {name: np.mean(v, axis=0) for name, v in curves.errors.items()},
+        f"{curves.name}: share of the trace left": {
+            name: np.maximum(np.mean(v, axis=0), 1e-12) for name, v in curves.unexplained.items()
+        },
+    }
+    x = np.array(curves.points, dtype=np.float64)
+    for ending in ("png", "svg"):
+        path = folder / f"{curves.name}.{ending}"
+        plot_panels(path, x, panels, xlabel="basis points", ylabel="error", shared=False)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run on all data sets, print the tables and write them with the plots."""
+    parser = argparse.ArgumentParser(description="All strategies for choosing basis points, compared.")
+    parser.add_argument("--quick", action="store_true", help="a small version, for a look")
+    parser.add_argument("--data", nargs="*", choices=list(DATA), default=list(DATA))
+    parser.add_argument("--output", type=Path, default=Path("docs/papers/choosing_landmarks"))
+    options = parser.parse_args(arguments)
+    sizes = QUICK if options.quick else FULL
+    options.output.mkdir(parents=True, exist_ok=True)
+    all_curves = [run(name, sizes, verbose=True) for name in options.data]
+    for curves in all_curves:
+        save_plots(curves, options.output)
+    text = report(all_curves, sizes)
+    (options.output / "report.md").write_text(text, encoding="utf-8")
+    print(f"\n{text}\nWritten to {options.output}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""Walks over the public estimators: who there is, what each can do, and tests over the combinations that exist."""
+
+import inspect
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, is_classifier
+
+import mercer
+from mercer import CommitteeRegressor, ReducedRankRegressor
+from mercer.exceptions import JitterWarning
+
+
+def public_estimators():
+    members = [getattr(mercer, name) for name in mercer.__all__]
+    return [member for member in members if inspect.isclass(member) and issubclass(member, BaseEstimator)]
+
+
+ESTIMATORS = public_estimators()
+REGRESSORS = [cls for cls in ESTIMATORS if not is_classifier(cls())]
+CLASSIFIERS = [cls for cls in ESTIMATORS if is_classifier(cls())]
+ON_BASIS = [cls for cls in ESTIMATORS if "n_basis" in cls().get_params()]
+ONLINE = [cls for cls in ESTIMATORS if hasattr(cls, "partial_fit")]
+FORGETFUL = [cls for cls in ESTIMATORS if hasattr(cls, "forget")]
+LEARN = ("fit", "partial_fit", "forget")
+# Ways to part the rows of a committee; by default tests are smaller than a block.
+COMMITTEES = [
+    {"block_size": 1},
+    {"block_size": 7},
+    {"block_size": 7, "partition": "kmeans"},
+    {"block_size": 5, "partition": "order"},
+]
+
+
+def over(name, values):
+    return pytest.mark.parametrize(name, values, ids=lambda v: v.__name__ if inspect.isclass(v) else str(v))
+
+
+def pairs(names, values):
+    """Parametrize over the combinations that exist: a case that does not apply is not a test."""
+    ids = [f"{cls.__name__}-{value}" for cls, value in values]
+    return pytest.mark.parametrize(names, values, ids=ids)
+
+
+def with_methods(classes, methods):
+    existing = [(cls, method) for cls in classes for method in methods if hasattr(cls, method)]
+    return pairs(("estimator", "method"), existing)
+
+
+def has_gcv(estimator):
+    """Whether noise="gcv" is a choice: that of those with a noise path."""
+    return hasattr(estimator, "noise_path")
+
+
+def has_no_noise(estimator):
+    """Whether noise=0 is a choice; that it is refused by the others is tested."""
+    return estimator is not ReducedRankRegressor
+
+
+def accepts(estimator, options):
+    """Whether an estimator has these parameters, and this noise."""
+    if not set(options) <= set(inspect.signature(estimator).parameters):
+        return False
+    noise = options.get("noise", 0.1)
+    return has_gcv(estimator) if noise == "gcv" else (noise != 0 or has_no_noise(estimator))
+
+
+def with_noises(classes, noises):
+    return pairs(("estimator", "noise"), [(cls, n) for cls in classes for n in noises if accepts(cls, {"noise": n})])
+
+
+def with_options(classes, choices):
+    return pairs(("estimator", "options"), [(cls, c) for cls in classes for c in choices if accepts(cls, c)])
+
+
+each_estimator = over("estimator", ESTIMATORS)
+each_regressor = over("estimator", REGRESSORS)
+each_classifier = over("estimator", CLASSIFIERS)
+each_online = over("estimator", ONLINE)
+each_forgetful = over("estimator", FORGETFUL)
+each_method = with_methods(ESTIMATORS, LEARN)
+
+
+def jitter_where_there_is_no_noise(estimator, noise):
+    """A committee warns of it, as a block that holds basis points has nothing else on its diagonal; others do not."""
+    if estimator is CommitteeRegressor and noise == 0:
+        return pytest.warns(JitterWarning, match="singular to rounding given the basis")
+    return nullcontext()
+
+
+def targets_for(estimator, rows):
+    values = np.asarray(rows[:, 0] + np.sin(2 * rows[:, 1]), dtype=np.float64)
+    return np.where(values > 0, 1, 0) if is_classifier(estimator()) else values
+
+
+def output(model, rows):
+    return model.decision_function(rows) if is_classifier(model) else model.predict(rows)
+
+
+def assert_close(actual, expected, tolerance=1e-8):
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=tolerance * max(1e-300, np.max(np.abs(expected))))
+
+
+def assert_refused(model, call, rows, error, message):
+    """The call fails with that message and leaves the model as it was, to the bit."""
+    attributes, before = dict(vars(model)), output(model, rows)
+    with pytest.raises(error, match=message):
+        call()
+    assert vars(model).keys() == attributes.keys()
+    np.testing.assert_array_equal(output(model, rows), before)
