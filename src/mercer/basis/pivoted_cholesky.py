@@ -227,10 +227,11 @@ def _greedy_pivots(residual: Residual) -> IntArray:
     limit = np.partition(diagonal, -size)[-size]
     pool = np.flatnonzero(diagonal > limit)
     pool = np.sort(np.concatenate([pool, np.flatnonzero(diagonal == limit)[: size - len(pool)]]))
+    pool = pool[diagonal[pool] > 0]  # rows that are chosen, spanned or of weight zero have nothing left
     outside = limit if size < len(diagonal) else 0.0
     left = residual.among(pool)
     chosen: list[int] = []
-    while len(chosen) < size:
+    while len(chosen) < len(pool):
         values = np.diagonal(left)
         best = int(np.argmax(values))
         if chosen and not values[best] >= max(outside, _SMALLEST_PIVOT * diagonal[pool[best]]):
