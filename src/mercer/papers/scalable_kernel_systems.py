@@ -132,7 +132,8 @@ class Results:
         """By how many standard errors the first curve's best is below the second's, over the same test rows."""
         least = [self.squares[curve][np.argmin(self.rmse(curve))] for curve in (worse, better)]
         difference = least[0] - least[1]
-        return float(np.mean(difference) / (np.std(difference) / np.sqrt(len(difference))))
+        error = float(np.std(difference) / np.sqrt(len(difference)))
+        return float(np.mean(difference)) / error if error > 0 else 0.0
 
 
 def run(name: str, sizes: Sizes = FULL, *, seed: int = 0, verbose: bool = False) -> Results:
