@@ -15,7 +15,7 @@ from mercer._validation import Integral, Interval, Real, check_is_fitted, check_
 from mercer.engine import ConditionalStatistics, Rows
 from mercer.estimators.committee_summary import Batch, CommitteeSummary
 from mercer.estimators.frame import Frame
-from mercer.estimators.on_basis import BASIS_CONSTRAINTS, OnBasis, check_same_frame, check_same_outputs
+from mercer.estimators.on_basis import BASIS_CONSTRAINTS, OnBasis, check_mergeable, check_same_frame, check_same_outputs
 from mercer.estimators.partition import block_labels, make_blocks
 from mercer.estimators.regression import KernelRegressor
 from mercer.estimators.shell import (
@@ -209,11 +209,7 @@ class CommitteeRegressor(KernelRegressor, OnBasis, BaseEstimator):
         self
         """
         self._validate_params()
-        check_is_fitted(self)
-        if type(other) is not type(self):
-            msg = f"cannot merge a {type(other).__name__} into a {type(self).__name__}."
-            raise ValueError(msg)
-        check_is_fitted(other)
+        check_mergeable(self, other)
         check_same_frame(self._frame, other._frame)
         check_same_outputs(len(self._summary.target_shift), len(other._summary.target_shift))
         self._summary = replace(self._summary.merged(other._summary), intercept=bool(self.intercept))

@@ -14,7 +14,7 @@ from mercer._validation import Interval, Real, StrOptions, check_is_fitted
 from mercer.engine import NormalStatistics, Rows
 from mercer.estimators.frame import Frame
 from mercer.estimators.nystrom_summary import NoisePath, Settings, Summary
-from mercer.estimators.on_basis import BASIS_CONSTRAINTS, OnBasis, check_same_frame, check_same_outputs
+from mercer.estimators.on_basis import BASIS_CONSTRAINTS, OnBasis, check_mergeable, check_same_frame, check_same_outputs
 from mercer.estimators.shell import Data, make_threads, read_rows
 from mercer.expansion import KernelExpansion
 
@@ -86,11 +86,7 @@ class NystromMachine(OnBasis, BaseEstimator, ABC):
         self
         """
         self._validate_params()
-        check_is_fitted(self)
-        if type(other) is not type(self):
-            msg = f"cannot merge a {type(other).__name__} into a {type(self).__name__}."
-            raise ValueError(msg)
-        check_is_fitted(other)
+        check_mergeable(self, other)
         self._check_mergeable(other)
         self._summary = replace(self._summary.merged(other._summary), settings=self._settings())
         return self

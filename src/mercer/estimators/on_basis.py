@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from mercer.estimators.frame import Frame
 from mercer.estimators.shell import Data, make_threads, resolve_kernel
 from mercer.kernels import Kernel
 
-__all__ = ["BASIS_CONSTRAINTS", "OnBasis", "check_same_frame", "check_same_outputs"]
+__all__ = ["BASIS_CONSTRAINTS", "OnBasis", "check_mergeable", "check_same_frame", "check_same_outputs"]
 
 BASIS_CONSTRAINTS: dict[str, Any] = {
     "kernel": "no_validation",  # checked, with a message of its own, by as_kernel
@@ -26,7 +27,7 @@ BASIS_CONSTRAINTS: dict[str, Any] = {
 }
 
 
-class OnBasis:
+class OnBasis(ABC):
     """An estimator with the parameters above and, once fitted, a ``_frame``."""
 
     kernel: Any
@@ -35,8 +36,9 @@ class OnBasis:
     random_state: Any
 
     @property
+    @abstractmethod
     def _frame(self) -> Frame:
-        raise NotImplementedError
+        """The basis and the factor of its kernel matrix."""
 
     def _choose_frame(self, data: Data, dtype: np.dtype[Any], *, steady: bool = False) -> Frame:
         """Choose the basis; ``steady`` if differences k(x, x) - |v|² will be taken (see ``Frame.build``)."""
@@ -70,6 +72,15 @@ class OnBasis:
     def rank_(self) -> int:
         """Numerical rank of the basis: points that the others span to rounding are left out."""
         return len(self.basis_)
+
+
+def check_mergeable(mine: Any, theirs: Any) -> None:
+    """Refuse to merge with an estimator of another class, or one that is not fitted."""
+    check_is_fitted(mine)
+    if type(theirs) is not type(mine):
+        msg = f"cannot merge a {type(theirs).__name__} into a {type(mine).__name__}."
+        raise ValueError(msg)
+    check_is_fitted(theirs)
 
 
 def check_same_frame(mine: Frame, theirs: Frame) -> None:
