@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from mercer.estimators.exact_regressor import ExactRegressor
     from mercer.estimators.nystrom_classifier import NystromClassifier
     from mercer.estimators.nystrom_regressor import NystromRegressor
+    from mercer.estimators.pseudo_input_regressor import PseudoInputRegressor
     from mercer.estimators.reduced_rank_regressor import ReducedRankRegressor
     from mercer.expansion import KernelExpansion
 
@@ -25,6 +26,7 @@ _HOMES = {
     "KernelExpansion": "mercer.expansion",
     "NystromClassifier": "mercer.estimators.nystrom_classifier",
     "NystromRegressor": "mercer.estimators.nystrom_regressor",
+    "PseudoInputRegressor": "mercer.estimators.pseudo_input_regressor",
     "ReducedRankRegressor": "mercer.estimators.reduced_rank_regressor",
 }
 _MODULES = ("basis", "datasets", "kernels")
@@ -36,6 +38,7 @@ __all__ = [
     "KernelExpansion",
     "NystromClassifier",
     "NystromRegressor",
+    "PseudoInputRegressor",
     "ReducedRankRegressor",
     "basis",
     "datasets",

@@ -6,9 +6,9 @@ Where rows live (``rows``) and who works on them (``executors``) are independent
 
 from mercer.engine.conditional import ConditionalStatistics, conditional_statistics
 from mercer.engine.executors.base import Executor
-from mercer.engine.executors.threads import Threads
+from mercer.engine.executors.threads import Threads, blas_threads
 from mercer.engine.features import Features
-from mercer.engine.gradients import FeatureGradient, add_parameters, feature_gradient
+from mercer.engine.gradients import FeatureGradient, Pull, add_parameters, feature_gradient
 from mercer.engine.moments import row_moments
 from mercer.engine.nearest import nearest_points, nearest_rows
 from mercer.engine.products import (
@@ -37,12 +37,14 @@ __all__ = [
     "FeatureGradient",
     "Features",
     "NormalStatistics",
+    "Pull",
     "ResidualProducts",
     "Rows",
     "SomeRows",
     "Threads",
     "add_parameters",
     "as_rows",
+    "blas_threads",
     "column_squares",
     "conditional_statistics",
     "extend_factor",

@@ -1,8 +1,7 @@
-r"""Gradients of a function of the whitened features, by the basis points and the parameters of the kernel.
+r"""Gradients of a function of the kernel between rows and basis points, by the points and the kernel's parameters.
 
-A function F of :math:`v_i = L^{-1}k_m(x_i)` and :math:`k(x_i, x_i)`, with gradients :math:`g_i` and :math:`h_i` by
-them, depends on the kernel between rows and points with the gradient :math:`L^{-\top}g_i`; what comes by way of L is
-left to the caller.
+The function comes as its gradient by each kernel value, which may depend on the whitened features
+:math:`v_i = L^{-1}k_m(x_i)` of the row. What comes by way of L is left to the caller.
 """
 
 from __future__ import annotations
@@ -18,12 +17,35 @@ from mercer.engine.features import Features
 from mercer.engine.rows import Rows
 from mercer.engine.tiles import accumulator_workers, tile_rows
 from mercer.engine.walk import reduce_rows
+from mercer.solvers.blas import add_gram, mirror
 
-__all__ = ["FeatureGradient", "feature_gradient"]
+__all__ = ["FeatureGradient", "Pull", "add_parameters", "feature_gradient"]
 
-# From a tile of whitened features, k(x, x) and the span of rows to gradients by them, (T, m) and (T,), and a number
-# that is summed over the rows.
-Pullback = Callable[[FloatArray, FloatArray, slice], tuple[FloatArray, FloatArray, float]]
+
+@dataclass(frozen=True)
+class Pull:
+    """What a function's gradient is at a tile of T rows.
+
+    Attributes
+    ----------
+    by_kernel : array (T, m)
+        By k(x_i, z_j).
+    by_prior : array (T,)
+        By k(x_i, x_i).
+    gram_weights : array (T,) or None
+        w ≥ 0 in the sum Σ w v vᵀ; None for zeros.
+    extra : float
+        Any number that is to be summed over the tiles.
+    """
+
+    by_kernel: FloatArray
+    by_prior: FloatArray
+    gram_weights: FloatArray | None = None
+    extra: float = 0.0
+
+
+# From a tile of whitened features, which may be overwritten, k(x, x) and the span of rows.
+Pullback = Callable[[FloatArray, FloatArray, slice], Pull]
 
 
 @dataclass
@@ -35,44 +57,30 @@ class FeatureGradient:
     points : array (m, d)
     parameters : dict
         By the kernel's log-parameters.
-    weighted_gram : array (m, m)
-        Σ h v vᵀ, which the gradient by L needs.
+    gram : array (m, m)
+        Σ w v vᵀ, which a gradient by L may need.
     extra : float
-        Sum of the numbers of the pullback.
     """
 
     points: FloatArray
     parameters: dict[str, FloatArray]
-    weighted_gram: FloatArray
+    gram: FloatArray
     extra: float = 0.0
 
     def merge_in_place(self, other: FeatureGradient) -> None:
         """Add the other's sums to one's own."""
         self.points += other.points
         self.parameters = add_parameters(self.parameters, other.parameters)
-        self.weighted_gram += other.weighted_gram
+        self.gram += other.gram
         self.extra += other.extra
 
 
-def feature_gradient(
-    rows: Rows, features: Features, inverse: FloatArray, pullback: Pullback, *, executor: Executor
-) -> FeatureGradient:
-    """Sum over all rows in one pass.
-
-    Parameters
-    ----------
-    rows : Rows (n, d)
-    features : Features
-        Whitened.
-    inverse : array (m, m)
-        L⁻¹.
-    pullback : callable
-    executor : Threads
-    """
+def feature_gradient(rows: Rows, features: Features, pullback: Pullback, *, executor: Executor) -> FeatureGradient:
+    """Sum over all rows in one pass; the features are whitened."""
     features.prepare()
     kernel, points, m = features.kernel, features.points, features.n_features
     workers = accumulator_workers(executor.n_jobs, 8 * m**2)
-    tile = tile_rows(6 * m, workers=workers, fewest=128)  # what the gradients of a kernel need beside the features
+    tile = tile_rows(2 * m, workers=2 * workers)  # a few arrays of a tile's size are alive at once
 
     def prepare() -> tuple[FeatureGradient, Callable[[FloatArray, int, int], None]]:
         partial = FeatureGradient(np.zeros(points.shape), {}, np.zeros((m, m)))
@@ -80,20 +88,21 @@ def feature_gradient(
         def add(block: FloatArray, start: int, stop: int) -> None:
             block = np.asarray(block, dtype=np.float64)
             V = features.tile(block)
-            by_features, by_prior, extra = pullback(V, kernel.diagonal(block), slice(start, stop))
-            by_kernel = by_features @ inverse
-            partial.points += kernel.points_gradient(block, points, by_kernel)
-            partial.parameters = add_parameters(
-                partial.parameters,
-                kernel.parameter_gradient(block, points, by_kernel),
-                kernel.diagonal_gradient(block, by_prior),
-            )
-            partial.weighted_gram += (by_prior[:, np.newaxis] * V).T @ V
-            partial.extra += extra
+            pull = pullback(V, kernel.diagonal(block), slice(start, stop))
+            if pull.gram_weights is not None:
+                V *= np.sqrt(pull.gram_weights)[:, np.newaxis]
+                add_gram(partial.gram, V)
+            by_points, by_parameters = kernel.gradients(block, points, pull.by_kernel)
+            partial.points += by_points
+            by_diagonal = kernel.diagonal_gradient(block, pull.by_prior)
+            partial.extra += pull.extra
+            partial.parameters = add_parameters(partial.parameters, by_parameters, by_diagonal)
 
         return partial, add
 
-    return reduce_rows(rows, executor, tile=tile, workers=workers, prepare=prepare, name="gradient")
+    sums = reduce_rows(rows, executor, tile=tile, workers=workers, prepare=prepare, name="gradient")
+    mirror(sums.gram)
+    return sums
 
 
 def add_parameters(*gradients: dict[str, FloatArray]) -> dict[str, FloatArray]:

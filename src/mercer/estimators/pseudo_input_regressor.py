@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
@@ -14,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from mercer._typing import FloatArray, RandomState
 from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted
 from mercer.basis import Basis
-from mercer.engine import SomeRows, row_moments
+from mercer.engine import SomeRows, blas_threads, row_moments
 from mercer.estimators.committee_summary import Batch, CommitteeSummary
 from mercer.estimators.frame import Frame
 from mercer.estimators.nystrom_summary import Settings, Summary
@@ -30,14 +31,17 @@ from mercer.estimators.shell import (
     read_rows,
     rows_with_a_say,
 )
-from mercer.estimators.sparse_objective import Gradient, SparseObjective
+from mercer.estimators.sparse_objective import SparseObjective
 from mercer.kernels import Kernel
 
 __all__ = ["PseudoInputRegressor"]
 
 _DTYPE = np.dtype(np.float64)
 _RANGE = np.log(1e4)  # parameters are looked for within this factor of where they start
-_LEAST_NOISE = 1e-8  # times the variance of the targets
+_FEW_POINTS = 500
+_LEAST_NOISE = 1e-6  # times the mean square of the targets
+_NOISE_RATIOS = np.logspace(-6.0, 0.0, 7)  # to the prior variance; a search starts from the best of them
+_FARTHEST = 100.0  # standard deviations of the rows that a point may move
 
 
 class PseudoInputRegressor(KernelRegressor, OnBasis, BaseEstimator):
@@ -62,7 +66,8 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, BaseEstimator):
         The variational bound, which does not overfit as points are added, or the marginal likelihood of FITC, whose
         variances may follow noise that differs between inputs.
     noise : float, default=0.1
-        Where λ starts; above zero.
+        Where λ starts; above zero. If kernel and noise are both fitted, the search begins with the best noise for the
+        kernel and with the best common factor of the two: neither this value nor the units of the targets matter.
     fit_points, fit_kernel, fit_noise : bool, default=True
         What is fitted.
     intercept : bool, default=False
@@ -70,7 +75,7 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, BaseEstimator):
     max_iter : int, default=100
         Most steps of L-BFGS.
     tol : float, default=1e-6
-        Stop when a step gains less than this share of the objective.
+        Stop when a step gains less than this per row.
     random_state : int, RandomState or None, default=None
         For the choice of the first basis, and of the rows on which a median distance is found.
     n_jobs : int or None, default=None
@@ -105,7 +110,7 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, BaseEstimator):
     Examples
     --------
     >>> import numpy as np
-    >>> from mercer.estimators.pseudo_input_regressor import PseudoInputRegressor
+    >>> from mercer import PseudoInputRegressor
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(0, 6, size=(500, 1))
     >>> y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=500)
@@ -121,8 +126,8 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, BaseEstimator):
         "fit_points": ["boolean"],
         "fit_kernel": ["boolean"],
         "fit_noise": ["boolean"],
-        "max_iter": [Interval(Integral, 0, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="neither")],
     }
 
     def __init__(
@@ -159,7 +164,10 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, BaseEstimator):
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit to rows X (n, d) and targets y (n,) or (n, p); a weight ω divides the noise of its row."""
+        """Fit to rows X (n, d) and targets y (n,) or (n, p).
+
+        A row of weight ω counts as ω rows; for ``objective="fitc"`` the weight divides the noise of its row.
+        """
         self._validate_params()
         with all_or_nothing(self):
             data = read_data(self, X, y, sample_weight, encode=encode_targets, reset=True)
@@ -184,21 +192,24 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, BaseEstimator):
 
     def _fit(self, data: Data, start: Frame) -> None:
         mean = np.average(data.targets, axis=0, weights=data.weights) if self.intercept else 0.0
-        objective = SparseObjective(data.rows, data.targets - mean, data.weights, self.objective, make_threads(self))
+        centred = data.targets - mean
+        unit = _root_mean_square(centred, data.weights)
         search = _Search(
-            objective=objective,
-            kernel=start.kernel,
-            points=start.basis.points,
-            noise=float(self.noise),
+            objective=SparseObjective(data.rows, centred / unit, data.weights, self.objective, make_threads(self)),
+            start=_Point(start.kernel * unit**-2, start.basis.points, float(self.noise) * unit**-2),
             fit_points=self.fit_points,
             fit_kernel=self.fit_kernel,
             fit_noise=self.fit_noise,
         )
         best, result = search.run(max_iter=int(self.max_iter), tol=float(self.tol), verbose=int(self.verbose))
-        self._fitted_frame = Frame.build(best.kernel, Basis(points=best.points), _DTYPE)
-        self.noise_, self.n_iter_, self.objective_value_ = best.noise, int(result.nit), -float(result.fun)
+        kernel = best.kernel * unit**2 if self.fit_kernel else start.kernel
+        self._fitted_frame = Frame.build(kernel, Basis(points=best.points), _DTYPE)
+        self.noise_ = best.noise * unit**2 if self.fit_noise else float(self.noise)
+        self.n_iter_ = int(result.nit)
+        n_values = search.objective.n_rows * data.targets.shape[1]
+        self.objective_value_ = -float(result.fun) * search.objective.n_rows - n_values * float(np.log(unit))
         self.expansion_ = self._expansion(data)
-        if not result.success and result.nit >= self.max_iter > 0:
+        if not result.success and result.nit >= self.max_iter:
             warnings.warn(
                 f"the objective still grew after {result.nit} steps: raise max_iter, or tol.",
                 ConvergenceWarning,
@@ -222,6 +233,13 @@ def _with_a_say(data: Data, noise: float) -> Data:
     return Data(SomeRows(data.rows, used), data.targets[used], data.weights[used], data.flat)
 
 
+def _root_mean_square(targets: FloatArray, weights: FloatArray | None) -> float:
+    largest = float(np.max(np.abs(targets), initial=0.0))
+    if largest == 0:
+        return 1.0
+    return largest * float(np.sqrt(np.mean(np.average((targets / largest) ** 2, axis=0, weights=weights))))
+
+
 @dataclass(frozen=True)
 class _Point:
     """Where the search stands."""
@@ -230,57 +248,84 @@ class _Point:
     points: FloatArray
     noise: float
 
+    def __mul__(self, factor: float) -> _Point:
+        return _Point(self.kernel * factor, self.points, self.noise * factor)
+
 
 @dataclass(frozen=True)
 class _Search:
-    """L-BFGS over positions (in units of the rows' spread) and logarithms."""
+    """L-BFGS over positions (in units of the rows' spread) and logarithms, on the objective per row.
+
+    The targets have unit mean square, so that their units do not matter.
+    """
 
     objective: SparseObjective
-    kernel: Kernel
-    points: FloatArray
-    noise: float
+    start: _Point
     fit_points: bool
     fit_kernel: bool
     fit_noise: bool
 
     def run(self, *, max_iter: int, tol: float, verbose: int) -> tuple[_Point, OptimizeResult]:
-        start = self._pack(self.points, self.kernel.get_log_parameters(), np.log(self.noise))
-        scale = self._scale()
-        if not start.size or max_iter == 0:
-            value = self.objective.value(self.kernel, self.points, self.noise)
-            result = OptimizeResult(x=start, fun=value, nit=0, success=True)
-            return _Point(self.kernel, self.points, self.noise), result
+        start, n = self.start, self.objective.n_rows
+        if not (self.fit_points or self.fit_kernel or self.fit_noise):
+            value = self.objective.value(start.kernel, start.points, start.noise) / n
+            return start, OptimizeResult(fun=value, nit=0, success=True)
+        # Between the passes are products of m x m matrices: while they are small, waking BLAS's threads costs more.
+        with blas_threads(1) if len(start.points) <= _FEW_POINTS else nullcontext():
+            if self.fit_kernel and self.fit_noise:
+                start = self._with_balanced_noise()
+            centre, scale = self._units()
+            first = self._pack(
+                (start.points - centre) / scale, start.kernel.get_log_parameters(), float(np.log(start.noise))
+            )
 
-        def function(x: FloatArray) -> tuple[float, FloatArray]:
-            point = self._unpack(x, scale)
-            value, gradient = self.objective.value_and_gradient(point.kernel, point.points, point.noise)
-            return value, self._pack_gradient(gradient, scale)
+            def function(x: FloatArray) -> tuple[float, FloatArray]:
+                point = self._unpack(x, centre, scale)
+                value, gradient = self.objective.value_and_gradient(point.kernel, point.points, point.noise)
+                return value / n, self._pack(gradient.points * scale, gradient.parameters, gradient.log_noise) / n
 
-        def show(intermediate_result: OptimizeResult) -> None:
-            if verbose:
-                print(f"objective {-intermediate_result.fun:.6g}", flush=True)
+            def show(intermediate_result: OptimizeResult) -> None:
+                if verbose:
+                    print(f"objective per row: {-intermediate_result.fun:.6g}", flush=True)
 
-        first = start.copy()
-        if self.fit_points:
-            first[: self.points.size] = (self.points / scale).ravel()
-        options = {"maxiter": max_iter, "ftol": tol, "gtol": 1e-8, "maxcor": 20, "maxfun": 100 * (max_iter + 1)}
-        result = minimize(
-            function, first, jac=True, method="L-BFGS-B", bounds=self._bounds(first), callback=show, options=options
-        )
-        return self._unpack(result.x, scale), result
+            options = {"maxiter": max_iter, "ftol": tol, "gtol": 1e-9, "maxcor": 20, "maxfun": 100 * (max_iter + 1)}
+            result = minimize(
+                function, first, jac=True, method="L-BFGS-B", bounds=self._bounds(first), callback=show, options=options
+            )
+            return self._unpack(result.x, centre, scale), result
 
-    def _scale(self) -> FloatArray:
-        spread = np.sqrt(np.diagonal(row_moments(self.objective.rows, executor=self.objective.executor)[1]))
-        return np.where(spread > 0, spread, 1.0)
+    def _with_balanced_noise(self) -> _Point:
+        """The start with its best noise, and the best common factor of kernel and noise.
 
-    def _bounds(self, first: FloatArray) -> list[tuple[float | None, float | None]]:
-        free = self.points.size if self.fit_points else 0
-        bounds: list[tuple[float | None, float | None]] = [(None, None)] * free
-        bounds += [(value - _RANGE, value + _RANGE) for value in first[free:]]
+        A start whose noise is far too small for its kernel and points makes a search flee to a flat function. The noise
+        is looked for up to the prior variance only: beyond, noise alone explains everything.
+        """
+        kernel, points = self.start.kernel, self.start.points
+        prior = float(np.mean(kernel.diagonal(points)))
+        if not prior > 0:
+            return self.start
+        noises = [float(prior * ratio) for ratio in _NOISE_RATIOS]
+        factors, values = zip(*(self.objective.best_factor(kernel, points, noise) for noise in noises), strict=True)
+        best = int(np.argmin(values))
+        return _Point(kernel, points, noises[best]) * float(factors[best])
+
+    def _units(self) -> tuple[FloatArray, FloatArray]:
+        """Mean and spread of the rows."""
+        objective = self.objective
+        mean, covariance = row_moments(objective.rows, objective.weights, executor=objective.executor)
+        spread = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
+        return mean, np.where(spread > 0, spread, 1.0)
+
+    def _bounds(self, first: FloatArray) -> list[tuple[float, float]]:
+        free = self.start.points.size if self.fit_points else 0
+        reach = np.full(len(first), _RANGE)
+        reach[:free] = _FARTHEST
+        low, high = first - reach, first + reach
         if self.fit_noise:
-            least = np.log(max(_LEAST_NOISE * float(np.var(self.objective.targets)), 1e-300))
-            bounds[-1] = (min(least, first[-1]), first[-1] + 2 * _RANGE)
-        return bounds
+            weights = self.objective.weights
+            unit = 0.0 if weights is None else float(np.log(np.mean(weights)))  # log λ at which noise is all there is
+            low[-1], high[-1] = min(first[-1], unit + np.log(_LEAST_NOISE)), max(first[-1], unit + _RANGE)
+        return list(zip(low, high, strict=True))
 
     def _pack(self, points: FloatArray, parameters: dict[str, FloatArray], log_noise: float) -> FloatArray:
         parts = [points.ravel()] if self.fit_points else []
@@ -288,26 +333,23 @@ class _Search:
             parts += [np.ravel(parameters[name]) for name in self._names]
         if self.fit_noise:
             parts.append(np.array([log_noise]))
-        return np.concatenate(parts) if parts else np.empty(0)
+        return np.concatenate(parts)
 
-    def _pack_gradient(self, gradient: Gradient, scale: FloatArray) -> FloatArray:
-        return self._pack(gradient.points * scale, gradient.parameters, gradient.log_noise)
-
-    def _unpack(self, x: FloatArray, scale: FloatArray) -> _Point:
-        points, kernel, noise, at = self.points, self.kernel, self.noise, 0
+    def _unpack(self, x: FloatArray, centre: FloatArray, scale: FloatArray) -> _Point:
+        (kernel, points, noise), at = (self.start.kernel, self.start.points, self.start.noise), 0
         if self.fit_points:
-            points, at = np.ascontiguousarray(x[: points.size].reshape(points.shape) * scale), points.size
+            points, at = np.ascontiguousarray(centre + x[: points.size].reshape(points.shape) * scale), points.size
         if self.fit_kernel:
             values = {}
             for name in self._names:
-                shape = np.shape(self.kernel.get_log_parameters()[name])
+                shape = np.shape(kernel.get_log_parameters()[name])
                 size = int(np.prod(shape))
                 values[name], at = x[at : at + size].reshape(shape), at + size
-            kernel = self.kernel.with_log_parameters(values)
+            kernel = kernel.with_log_parameters(values)
         if self.fit_noise:
             noise = float(np.exp(x[-1]))
         return _Point(kernel, points, noise)
 
     @property
     def _names(self) -> list[str]:
-        return sorted(self.kernel.get_log_parameters())
+        return sorted(self.start.kernel.get_log_parameters())

@@ -12,13 +12,18 @@ FITC                  λ/ω_i + r_i                        0
 variational (VFE)     λ/ω_i                              Σ ω_i r_i/2λ
 ====================  =================================  =====================================
 
-Its gradients by a row, with :math:`e_i = y_i - v_i^\top\mu`, are
+Its gradients by a row, with p outputs, :math:`e_i = y_i - v_i^\top\mu` and :math:`h_i = \partial F/\partial r_i`, are
 
-.. math:: \partial F/\partial v_i = (B^{-1}v_i - e_i\mu)/\Lambda_{ii} - 2 h_i v_i, \qquad
-          h_i = \partial F/\partial r_i,
+.. math:: \partial F/\partial v_i = (p\,B^{-1}v_i - \mu e_i)/\Lambda_{ii} - 2 h_i v_i,
 
-and by :math:`K_{mm}`, through its factor, :math:`-\tfrac12 L^{-\top}(I - B^{-1} - \mu\mu^\top - 2\sum h_i v_iv_i^\top)
-L^{-1}`. All outputs share the kernel: sums over outputs are understood.
+and by :math:`K_{mm}`, through its factor,
+:math:`-\tfrac12 L^{-\top}(p(I - B^{-1}) - \mu\mu^\top - 2\sum h_i v_iv_i^\top)L^{-1}`. For FITC
+:math:`2h_i = p/\Lambda_{ii} - w_i` with :math:`w_i = (p\,v_i^\top B^{-1}v_i + |e_i|^2)/\Lambda_{ii}^2`, for the bound
+:math:`2h_i = p/\Lambda_{ii}`: the last sum is :math:`p(B - I) - \sum w_i v_iv_i^\top`, and for the bound nothing is
+left to sum. (In the formula for F above, p = 1.)
+
+In the bound a row of weight ω counts as ω rows: :math:`\log|\Lambda| = \sum\omega_i\log\lambda` and
+:math:`n = \sum\omega_i`, so that a weight of 2 is the row twice. In FITC a weight divides the noise of its row.
 """
 
 from __future__ import annotations
@@ -33,6 +38,7 @@ from mercer._typing import FloatArray
 from mercer.engine import (
     Executor,
     Features,
+    Pull,
     Rows,
     add_parameters,
     conditional_statistics,
@@ -83,45 +89,39 @@ class SparseObjective:
         """F, the negative of the log-likelihood or of its bound."""
         return self._evaluate(kernel, points, noise).value
 
+    def best_factor(self, kernel: Kernel, points: FloatArray, noise: float) -> tuple[float, float]:
+        """The c ≥ 0 for which F with c·kernel and c·noise is least, the mean of yᵀΣ⁻¹y per output; and that F."""
+        state, n_values = self._evaluate(kernel, points, noise), self.n_rows * self.targets.shape[1]
+        factor = state.squares / n_values
+        if not factor > 0:
+            return 1.0, state.value
+        return factor, state.value + 0.5 * (n_values * (1.0 + float(np.log(factor))) - state.squares)
+
+    @property
+    def n_rows(self) -> float:
+        """n, as log 2π is counted."""
+        if self.kind == "fitc" or self.weights is None:
+            return float(self.rows.n_rows)
+        return float(np.sum(self.weights))
+
     def value_and_gradient(self, kernel: Kernel, points: FloatArray, noise: float) -> tuple[float, Gradient]:
         """F and its gradients; two passes over the rows."""
         state = self._evaluate(kernel, points, noise)
-        n_outputs = self.targets.shape[1]
-        lower, mu, B_inverse = state.lower, state.mu, state.B_inverse
-
-        def pullback(V: FloatArray, prior: FloatArray, span: slice) -> tuple[FloatArray, FloatArray, float]:
-            noises = self._noises(noise, span, len(V))
-            residual = np.maximum(prior - _squares(V), 0.0)
-            variances = noises + residual if self.kind == "fitc" else noises
-            solved = V @ B_inverse
-            errors = self.targets[span] - V @ mu
-            leverage = n_outputs * np.einsum("ij,ij->i", solved, V)
-            # ∂F/∂Λ_ii = (p/Λ - (p vᵀB⁻¹v + |e|²)/Λ²)/2
-            by_variance = 0.5 * (n_outputs - (leverage + _squares(errors)) / variances) / variances
-            by_residual = by_variance if self.kind == "fitc" else n_outputs / (2.0 * noises)
-            by_features = (n_outputs * solved - errors @ mu.T) / variances[:, np.newaxis]
-            by_features -= 2.0 * by_residual[:, np.newaxis] * V
-            # ∂F/∂log λ = Σ (∂F/∂Λ_ii) λ/ω, and for the bound - Σ ω r/2λ
-            by_noise = by_variance * noises
-            if self.kind == "vfe":
-                by_noise = by_noise - by_residual * residual
-            return by_features, by_residual, float(np.sum(by_noise))
-
-        inverse = solve_triangular(lower, np.eye(len(lower)), lower=True)
-        sums = feature_gradient(
-            self.rows, state.features, np.ascontiguousarray(inverse), pullback, executor=self.executor
-        )
-        M = n_outputs * (np.eye(len(lower)) - B_inverse) - mu @ mu.T - 2.0 * sums.weighted_gram
-        by_square = -0.5 * inverse.T @ M @ inverse
+        identity = np.eye(len(points))
+        inverse = np.ascontiguousarray(solve_triangular(state.lower, identity, lower=True))
+        pullback = _PULLBACKS[self.kind](self, state, inverse, noise)
+        sums = feature_gradient(self.rows, state.features, pullback, executor=self.executor)
+        M = self.targets.shape[1] * (2.0 * identity - state.B - state.B_inverse) - state.mu @ state.mu.T + sums.gram
+        by_points, by_parameters = kernel.gradients(points, points, -0.5 * inverse.T @ M @ inverse)
         gradient = Gradient(
-            points=sums.points + 2.0 * kernel.points_gradient(points, points, by_square),
-            parameters=add_parameters(sums.parameters, kernel.parameter_gradient(points, points, by_square)),
-            log_noise=sums.extra,
+            points=sums.points + 2.0 * by_points,
+            parameters=add_parameters(sums.parameters, by_parameters),
+            log_noise=pullback.by_log_noise(sums.extra),
         )
         return state.value, gradient
 
     def _evaluate(self, kernel: Kernel, points: FloatArray, noise: float) -> _State:
-        n_outputs, n = self.targets.shape[1], self.rows.n_rows
+        n_outputs, n = self.targets.shape[1], self.n_rows
         lower = _factor(kernel(points))
         features = Features(kernel, points, lower=lower)
         if self.kind == "fitc":
@@ -133,33 +133,94 @@ class SparseObjective:
             sums = normal_statistics(
                 self.rows, self.targets, features, weights=self.weights, executor=self.executor
             ) * (1.0 / noise)
-            weights = np.ones(n) if self.weights is None else self.weights
-            log_determinant = float(n * np.log(noise) - np.sum(np.log(weights)))
+            log_determinant = n * float(np.log(noise))
             prior = kernel_diagonal(self.rows, kernel, executor=self.executor)
-            rest = 0.5 * max(float(weights @ prior) / noise - float(np.trace(sums.gram)), 0.0)
+            total = float(np.sum(prior) if self.weights is None else self.weights @ prior)
+            rest = 0.5 * max(total / noise - float(np.trace(sums.gram)), 0.0)
         B = np.eye(len(lower)) + sums.gram
         factor = cho_factor(B, lower=True)
         mu = cho_solve(factor, sums.cross[:, :-1])
         log_B = 2.0 * float(np.sum(np.log(np.diagonal(factor[0]))))
         squares = float(np.trace(sums.moments[:-1, :-1]) - np.sum(sums.cross[:, :-1] * mu))
         value = 0.5 * (n_outputs * (log_B + log_determinant + n * np.log(2.0 * np.pi)) + squares) + n_outputs * rest
-        return _State(value, features, lower, mu, cho_solve(factor, np.eye(len(B))))
+        return _State(value, rest, squares, features, lower, mu, B, cho_solve(factor, np.eye(len(B))))
 
-    def _noises(self, noise: float, span: slice, size: int) -> FloatArray:
-        return np.full(size, noise) if self.weights is None else noise / self.weights[span]
+    def noises(self, noise: float) -> FloatArray:
+        """λ/ω of every row."""
+        return np.full(self.rows.n_rows, noise) if self.weights is None else noise / self.weights
 
 
 @dataclass(frozen=True)
 class _State:
     value: float
+    rest: float  # R for one output
+    squares: float  # yᵀΣ⁻¹y, over all outputs
     features: Features
     lower: FloatArray
     mu: FloatArray
+    B: FloatArray
     B_inverse: FloatArray
+
+
+class _FitcPullback:
+    """The gradient of FITC's likelihood at a tile of rows."""
+
+    def __init__(self, objective: SparseObjective, state: _State, inverse: FloatArray, noise: float) -> None:
+        self._targets, self._noises = objective.targets, objective.noises(noise)
+        self._state, self._inverse, self._mu_inverse = state, inverse, state.mu.T @ inverse
+
+    def __call__(self, V: FloatArray, prior: FloatArray, span: slice) -> Pull:
+        p = self._targets.shape[1]
+        variances = self._noises[span] + np.maximum(prior - _squares(V), 0.0)
+        solved = V @ self._state.B_inverse
+        errors = self._targets[span] - V @ self._state.mu
+        explained = (p * np.einsum("ij,ij->i", solved, V) + _squares(errors)) / variances**2  # w
+        twice_h = p / variances - explained
+        solved *= (p / variances)[:, np.newaxis]
+        solved -= twice_h[:, np.newaxis] * V
+        by_kernel = solved @ self._inverse
+        by_kernel -= (errors / variances[:, np.newaxis]) @ self._mu_inverse
+        return Pull(by_kernel, 0.5 * twice_h, explained, extra=0.5 * float(twice_h @ self._noises[span]))
+
+    def by_log_noise(self, extra: float) -> float:
+        """∂F/∂log λ = Σ h λ/ω."""
+        return extra
+
+
+class _VfePullback:
+    """The gradient of the variational bound at a tile of rows."""
+
+    def __init__(self, objective: SparseObjective, state: _State, inverse: FloatArray, noise: float) -> None:
+        self._targets, self._precisions = objective.targets, 1.0 / objective.noises(noise)
+        self._n_rows = objective.n_rows
+        self._state, self._mu_inverse = state, state.mu.T @ inverse
+        self._map = self._n_outputs * (state.B_inverse - np.eye(len(inverse))) @ inverse
+
+    @property
+    def _n_outputs(self) -> int:
+        return int(self._targets.shape[1])
+
+    def __call__(self, V: FloatArray, prior: FloatArray, span: slice) -> Pull:
+        precisions = self._precisions[span]
+        errors = self._targets[span] - V @ self._state.mu
+        by_kernel = V @ self._map
+        by_kernel -= errors @ self._mu_inverse
+        by_kernel *= precisions[:, np.newaxis]
+        return Pull(by_kernel, 0.5 * self._n_outputs * precisions, extra=float(precisions @ _squares(errors)))
+
+    def by_log_noise(self, extra: float) -> float:
+        """∂F/∂log λ = (np - p tr(I - B⁻¹) - Σ|e|²ω/λ)/2 - pR."""
+        freedom = self._n_rows - len(self._state.B) + float(np.trace(self._state.B_inverse)) - 2.0 * self._state.rest
+        return 0.5 * (self._n_outputs * freedom - extra)
+
+
+_PULLBACKS: dict[str, type[_FitcPullback | _VfePullback]] = {"fitc": _FitcPullback, "vfe": _VfePullback}
 
 
 def _factor(square: FloatArray) -> FloatArray:
     diagonal = np.diagonal(square).copy()
+    if not np.any(diagonal >= np.finfo(np.float64).tiny):
+        return np.asfortranarray(np.eye(len(square)))  # a function that is zero everywhere
     for jitter in _JITTERS:
         np.fill_diagonal(square, diagonal + jitter * np.mean(diagonal))
         lower, info = lapack.dpotrf(np.asfortranarray(square), lower=1, clean=1)

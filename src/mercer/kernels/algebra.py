@@ -68,6 +68,13 @@ class Sum(_Pair):
             self.left.parameter_gradient(rows, points, weights), self.right.parameter_gradient(rows, points, weights)
         )
 
+    def gradients(
+        self, rows: FloatArray, points: FloatArray, weights: FloatArray
+    ) -> tuple[FloatArray, dict[str, FloatArray]]:
+        """Both kinds of gradients, each kernel's from one tile."""
+        left, right = self.left.gradients(rows, points, weights), self.right.gradients(rows, points, weights)
+        return left[0] + right[0], _named(left[1], right[1])
+
     def _scaled(self, factor: float) -> Kernel:
         return Sum(self.left * factor, self.right * factor)
 
@@ -102,6 +109,14 @@ class Product(_Pair):
             self.left.parameter_gradient(rows, points, weights * self.right(rows, points)),
             self.right.parameter_gradient(rows, points, weights * self.left(rows, points)),
         )
+
+    def gradients(
+        self, rows: FloatArray, points: FloatArray, weights: FloatArray
+    ) -> tuple[FloatArray, dict[str, FloatArray]]:
+        """Product rule for both kinds of gradients, each kernel's from one tile."""
+        left = self.left.gradients(rows, points, weights * self.right(rows, points))
+        right = self.right.gradients(rows, points, weights * self.left(rows, points))
+        return left[0] + right[0], _named(left[1], right[1])
 
     def _scaled(self, factor: float) -> Kernel:
         return Product(self.left * factor, clone(self.right))

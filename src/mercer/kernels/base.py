@@ -90,6 +90,12 @@ class Kernel(BaseEstimator, ABC):
             One array per name in ``get_log_parameters()``, of that parameter's shape.
         """
 
+    def gradients(
+        self, rows: FloatArray, points: FloatArray, weights: FloatArray
+    ) -> tuple[FloatArray, dict[str, FloatArray]]:
+        """``points_gradient`` and ``parameter_gradient`` together, for kernels that can share their work."""
+        return self.points_gradient(rows, points, weights), self.parameter_gradient(rows, points, weights)
+
     def diagonal_gradient(self, rows: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
         """Contract the gradient of k(x, x) with respect to log-parameters, Σ g_i ∂k(x_i, x_i)/∂log θ; weights (n,)."""
         total: dict[str, FloatArray] = {}

@@ -39,6 +39,7 @@ class Stationary(Kernel):
 
     log_parameters: ClassVar[tuple[str, ...]] = ("length_scale", "amplitude")
     smooth_at_zero: ClassVar[bool] = True
+    own_slope: ClassVar[bool] = False  # whether dk/dE = k
 
     length_scale: Any
     amplitude: Any
@@ -95,47 +96,23 @@ class Stationary(Kernel):
 
     def points_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> FloatArray:
         """Contract the gradient with respect to the points; see ``Kernel``."""
-        rows = np.asarray(rows, dtype=np.float64)
-        contracted, section = self._weighted_slopes(rows, points, weights)
-        x, z = _where_used(contracted, section.scaled(rows)), _where_used(contracted.T, section.points)
-        # Σ_i g_ij k'(E_ij) (x̃_i - z̃_j)/ℓ
-        pulled = contracted.T @ x - np.sum(contracted, axis=0)[:, np.newaxis] * z
-        return np.asarray(pulled * section.inverse_scale)
+        return _Contraction(self, rows, points, weights).by_points()
 
     def parameter_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
         """Contract the gradient with respect to log length scale and log amplitude; see ``Kernel``."""
-        rows = np.asarray(rows, dtype=np.float64)
-        contracted, section = self._weighted_slopes(rows, points, weights)
-        if np.ndim(self.length_scale) == 0:
-            # ∂E/∂log ℓ = -2E
-            exponents = section.exponents(rows)
-            exponents[contracted == 0] = 0.0  # they may be infinite
-            by_scale = -2 * np.sum(contracted * exponents)
-        else:
-            x, z = _where_used(contracted, section.scaled(rows)), _where_used(contracted.T, section.points)
-            # Σ_ij g_ij k'(E_ij) (x̃_if - z̃_jf)² for each feature f, without an array of size n·m·d
-            by_scale = (
-                np.sum(contracted, axis=1) @ x**2
-                + np.sum(contracted, axis=0) @ z**2
-                - 2 * np.sum(x * (contracted @ z), axis=0)
-            )
-        by_amplitude = np.sum(weights * self.bind(points).tile(rows))
-        return {"length_scale": np.asarray(by_scale), "amplitude": np.asarray(by_amplitude)}
+        return _Contraction(self, rows, points, weights).by_parameters()
+
+    def gradients(
+        self, rows: FloatArray, points: FloatArray, weights: FloatArray
+    ) -> tuple[FloatArray, dict[str, FloatArray]]:
+        """Both contractions, from one tile of exponents."""
+        contraction = _Contraction(self, rows, points, weights)
+        return contraction.by_points(), contraction.by_parameters()
 
     def diagonal_gradient(self, rows: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
         """k(x, x) is the amplitude, whatever the length scale."""
         amplitude = np.asarray(np.sum(weights) * float(self.amplitude))
         return {"length_scale": np.zeros(np.shape(self.length_scale)), "amplitude": amplitude}
-
-    def _weighted_slopes(
-        self, rows: FloatArray, points: FloatArray, weights: FloatArray
-    ) -> tuple[FloatArray, StationarySection]:
-        dtype = np.dtype(np.float64)
-        self.check(np.shape(points)[1])
-        section = StationarySection(self, points, dtype=dtype, profile=self.slope(dtype))
-        slopes = section.tile(rows)
-        slopes *= weights
-        return slopes, section
 
 
 class StationarySection(Section):
@@ -193,9 +170,52 @@ class StationarySection(Section):
         return out
 
 
-def _where_used(contracted: FloatArray, vectors: FloatArray) -> FloatArray:
-    """The vectors, with those of no weight replaced by zero: they may be too large to square."""
-    return np.where(np.any(contracted != 0, axis=1)[:, np.newaxis], vectors, 0.0)
+class _Contraction:
+    """Σ g_ij ∂k(x_i, z_j), by points and by parameters, from one tile of exponents."""
+
+    def __init__(self, kernel: Stationary, rows: FloatArray, points: FloatArray, weights: FloatArray) -> None:
+        dtype = np.dtype(np.float64)
+        kernel.check(np.shape(points)[1])
+        self._kernel, self._weights = kernel, weights
+        self._section = StationarySection(kernel, points, dtype=dtype, profile=kernel.profile(dtype))
+        rows = np.asarray(rows, dtype=dtype)
+        exponents = self._exponents = self._section.exponents(rows)
+        self._slopes = exponents.copy()
+        kernel.slope(dtype)(self._slopes)
+        self._slopes *= weights  # g_ij k'(E_ij)
+        self._x, self._z = self._section.scaled(rows), self._section.points
+        self._by_points, self._by_scale = np.empty(0), np.empty(0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            self._contract(exponents)
+        if not (np.all(np.isfinite(self._by_points)) and np.all(np.isfinite(self._by_scale))):
+            # Pairs so far apart that they have no weight may have exponents and squares that are not finite.
+            used = self._slopes != 0
+            self._x = np.where(np.any(used, axis=1)[:, np.newaxis], self._x, 0.0)
+            self._z = np.where(np.any(used, axis=0)[:, np.newaxis], self._z, 0.0)
+            self._contract(np.where(used, exponents, 0.0))
+
+    def _contract(self, exponents: FloatArray) -> None:
+        slopes, x, z = self._slopes, self._x, self._z
+        by_point, pulled = np.sum(slopes, axis=0), slopes.T @ x
+        # Σ_i g_ij k'(E_ij) (x̃_i - z̃_j)/ℓ
+        self._by_points = (pulled - by_point[:, np.newaxis] * z) * self._section.inverse_scale
+        if np.ndim(self._kernel.length_scale) == 0:
+            self._by_scale = np.asarray(-2.0 * np.vdot(slopes, exponents))  # ∂E/∂log ℓ = -2E
+        else:
+            # Σ_ij g_ij k'(E_ij) (x̃_if - z̃_jf)² for each feature f, without an array of size n·m·d
+            self._by_scale = np.sum(slopes, axis=1) @ x**2 + by_point @ z**2 - 2.0 * np.sum(z * pulled, axis=0)
+
+    def by_points(self) -> FloatArray:
+        return self._by_points
+
+    def by_parameters(self) -> dict[str, FloatArray]:
+        if self._kernel.own_slope:
+            by_amplitude = np.sum(self._slopes)
+        else:
+            values = self._exponents.copy()
+            self._kernel.profile(values.dtype)(values)
+            by_amplitude = np.sum(self._weights * values)
+        return {"length_scale": self._by_scale, "amplitude": np.asarray(by_amplitude)}
 
 
 def _lowest(dtype: np.dtype[Any], amplitude: float) -> Any:
@@ -220,6 +240,8 @@ class Gaussian(Stationary):
     >>> Gaussian(length_scale=2.0)([[0.0, 0.0]], [[0.0, 0.0], [2.0, 0.0]]).round(4)
     array([[1.    , 0.6065]])
     """
+
+    own_slope: ClassVar[bool] = True
 
     def __init__(self, length_scale: Any = 1.0, amplitude: float = 1.0) -> None:
         self.length_scale = length_scale

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
 
+from mercer import ReducedRankRegressor
 from mercer.kernels import Gaussian, Matern
 from tests.walks import (
     ESTIMATORS,
@@ -11,7 +12,6 @@ from tests.walks import (
     assert_close,
     each_estimator,
     has_gcv,
-    has_no_noise,
     output,
     pairs,
     targets_for,
@@ -65,6 +65,10 @@ BAD_PARAMETERS = [
     ("partition", np.zeros(N - 1), "partition, given as labels, must have one for each of the 40 rows"),
     ("partition", np.full(N, np.nan), "partition, given as labels, contains NaN"),
     ("keep_rows", "yes", "keep_rows"),
+    ("objective", "nonsense", "objective"),
+    ("fit_points", "yes", "fit_points"),
+    ("fit_kernel", 1.0, "fit_kernel"),
+    ("fit_noise", None, "fit_noise"),
 ]
 
 
@@ -72,7 +76,7 @@ def parameter_cases(estimator):
     cases = [case for case in BAD_PARAMETERS if case[0] in estimator().get_params()]
     if not has_gcv(estimator):
         cases.append(("noise", "gcv", "noise"))
-    if not has_no_noise(estimator):
+    if estimator is ReducedRankRegressor:
         cases.append(("noise", 0.0, "noise=0 is not possible here: the weights are residuals divided by the noise"))
         cases.append(("noise", 0, "Use a small noise, or NystromRegressor or CommitteeRegressor"))
     return [(estimator, *case) for case in cases]

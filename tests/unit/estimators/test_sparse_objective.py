@@ -1,5 +1,7 @@
 """Marginal likelihoods of sparse Gaussian processes against dense algebra, and their gradients against differences."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -33,7 +35,9 @@ def test_the_value_is_that_of_the_dense_definition(kernel, kind, weighted):
     covariance = Q + np.diag(NOISE / weights + (residual if kind == "fitc" else 0.0))
     squares = np.sum(objective.targets * np.linalg.solve(covariance, objective.targets))
     expected = 0.5 * (2 * np.linalg.slogdet(covariance)[1] + squares + 2 * N * np.log(2 * np.pi))
-    if kind == "vfe":
+    if kind == "vfe":  # a row of weight ω is ω rows: to what Σ ω log(λ) and Σ ω log 2π add up
+        log_noise, log_pi = np.log(NOISE), np.log(2 * np.pi)
+        expected += np.sum(weights * log_noise - np.log(NOISE / weights)) + (np.sum(weights) - N) * log_pi
         expected += 2 * np.sum(weights * residual) / (2 * NOISE)
     assert objective.value(kernel, points, NOISE) == pytest.approx(expected, rel=1e-8)
 
@@ -64,6 +68,37 @@ def test_gradients_are_those_of_central_differences(kernel, kind, weighted):
             assert np.asarray(gradient.parameters[name])[place] == pytest.approx(numeric_value, rel=1e-5, abs=1e-4)
     ends = [objective.value(kernel, points, NOISE * np.exp(sign * STEP)) for sign in (1, -1)]
     assert gradient.log_noise == pytest.approx((ends[0] - ends[1]) / (2 * STEP), rel=1e-5, abs=1e-4)
+
+
+def test_a_weight_in_the_bound_counts_as_rows():
+    objective, rows, points = problem("vfe", False)
+    weights = np.random.default_rng(1).integers(1, 4, size=N)
+    weighted = replace(objective, weights=weights.astype(float))
+    each = np.repeat(np.arange(N), weights)
+    repeated = replace(objective, rows=as_rows(rows[each]), targets=objective.targets[each])
+    kernel = Gaussian(0.9)
+    assert weighted.value(kernel, points, NOISE) == pytest.approx(repeated.value(kernel, points, NOISE), rel=1e-10)
+
+
+@each_kind
+@each_weighting
+def test_the_best_common_factor_of_kernel_and_noise(kind, weighted):
+    objective, _, points = problem(kind, weighted)
+    kernel = Gaussian(0.9)
+    best, least = objective.best_factor(kernel, points, NOISE)
+    assert least == pytest.approx(objective.value(best * kernel, points, best * NOISE), rel=1e-12)
+    for factor in (0.9, 0.999, 1.001, 1.1):
+        assert least < objective.value(factor * best * kernel, points, factor * best * NOISE)
+
+
+@each_kind
+def test_a_kernel_that_is_zero_leaves_noise_only(kind):
+    objective, _, points = problem(kind, False)
+    zeros = replace(objective, rows=as_rows(np.zeros((N, 2))))
+    value, gradient = zeros.value_and_gradient(Linear(), 0.0 * points, NOISE)
+    squares = np.sum(objective.targets**2) / NOISE
+    assert value == pytest.approx(0.5 * (squares + 2 * N * np.log(2 * np.pi * NOISE)), rel=1e-12)
+    assert not np.any(gradient.points)
 
 
 def test_the_bound_is_below_the_exact_likelihood_and_reaches_it_with_all_rows():
