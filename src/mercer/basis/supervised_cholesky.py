@@ -15,6 +15,7 @@ symbol          code                shape
 G               ``factor``          (n, m)
 Q               ``orthonormal``     (n, m), the span of G
 Ĝ               ``ahead``           (n, δ), columns of the pivots T given those chosen
+(I - QQᵀ)Ĝ      ``free``            (n, δ)
 d               ``diagonal``        (n,), what is left of k(x, x)
 ==============  ==================  =====================================================
 """
@@ -36,7 +37,7 @@ _ROUNDINGS = 1e-13  # residuals below this share of the largest k(x, x), for eac
 class SupervisedCholesky(BasisStrategy):
     """Incomplete Cholesky decomposition of the kernel matrix that minds the targets (CSI).
 
-    Cost: n·(m + δ)² multiply-adds and n·(m + δ) kernel values; memory n·(2m + δ).
+    Cost: n·(m + δ)² multiply-adds and n·(m + δ) kernel values; memory n·(2m + 2δ).
 
     Parameters
     ----------
@@ -124,6 +125,7 @@ class _Decomposition:
         self._factor = np.empty((rows.n_rows, room), order="F")
         self._orthonormal = np.empty((rows.n_rows, room), order="F")
         self._ahead: FloatArray = np.empty((rows.n_rows, 0))
+        self._free: FloatArray = np.empty((rows.n_rows, 0))
         self.index: list[int] = []
         self.pivots_ahead: list[int] = []
 
@@ -141,18 +143,17 @@ class _Decomposition:
                 return
             column = (self._residual_column(pivot) - self._ahead @ self._ahead[pivot]) / np.sqrt(left[pivot])
             self._ahead = np.column_stack([self._ahead, column])
+            self._free = np.column_stack([self._free, self._orthogonal(self._roots * column)])
             self.pivots_ahead.append(pivot)
 
     def gains(self, trade_off: float) -> FloatArray:
         """By how much each row would lower J, estimated from the columns ahead."""
-        ahead, roots = self._ahead, self._roots[:, np.newaxis]
-        weighted = roots * ahead
-        Q = self._orthonormal[:, : len(self.index)]
-        free = weighted - Q @ (Q.T @ weighted)
+        ahead, free = self._ahead, self._free
+        weighted = self._roots[:, np.newaxis] * ahead
         # |g_i|² and |Yᵀg_i|²/|g_i orthogonal to Q|², with g_i = Ĝ Ĝ_iᵀ/√d_i
-        traces = np.einsum("ij,jk,ik->i", ahead, weighted.T @ weighted, ahead, optimize=True)
+        traces = np.einsum("ij,ij->i", ahead @ (weighted.T @ weighted), ahead)
         products = ahead @ (free.T @ self._targets)
-        norms = np.einsum("ij,jk,ik->i", ahead, free.T @ free, ahead, optimize=True)
+        norms = np.einsum("ij,ij->i", ahead @ (free.T @ free), ahead)
         usable = (self.diagonal > self._lost * (len(self.index) + 1)) & (self._roots > 0)
         trace = float(np.sum(self.weighted(self.prior)))
         gains = (1.0 - trade_off) / trace * traces / np.where(usable, self.diagonal, 1.0)
@@ -167,15 +168,14 @@ class _Decomposition:
         size = len(self.index)
         column = self._residual_column(pivot) / np.sqrt(self.diagonal[pivot])
         self._factor[:, size] = column
-        Q, new = self._orthonormal[:, :size], self._roots * column
-        for _ in range(2):  # projected out twice, the rest is orthogonal to rounding
-            new = new - Q @ (Q.T @ new)
+        new = self._orthogonal(self._roots * column)
         norm = float(np.linalg.norm(new))
         self._orthonormal[:, size] = new / norm if norm > 0 else 0.0
         q = self._orthonormal[:, size : size + 1]
         self._targets = self._targets - q @ (q.T @ self._targets)
         self.index.append(pivot)
         self._turn(pivot, column)
+        self._free -= q @ (q.T @ self._free)
         self.diagonal = np.maximum(self.diagonal - column**2, 0.0)
         self.diagonal[self.diagonal <= self._lost * (size + 1)] = 0.0
         self.diagonal[pivot] = 0.0
@@ -187,15 +187,23 @@ class _Decomposition:
             row = self._ahead[pivot] / np.linalg.norm(self._ahead[pivot])
             reflector = row.copy()
             reflector[0] += 1.0 if row[0] >= 0 else -1.0
-            turned = self._ahead - np.outer(self._ahead @ reflector, 2.0 / (reflector @ reflector) * reflector)
-            self._ahead = turned[:, 1:]
+            self._ahead, self._free = _reflected(self._ahead, reflector), _reflected(self._free, reflector)
             self.pivots_ahead.remove(pivot)
             return
-        # Ĝ' = (ĜĜ_Tᵀ - gg_Tᵀ)C⁻ᵀ, with CCᵀ its rows at T
-        pivots = self.pivots_ahead
-        residual = self._ahead @ self._ahead[pivots].T - np.outer(column, column[pivots])
-        self._ahead, kept = _factored(residual, pivots)
+        # Ĝ' = (ĜĜ_Tᵀ - gg_Tᵀ)C⁻ᵀ, with CCᵀ its rows at T; orthogonal to the new q, g has no part
+        pivots, at_pivots = self.pivots_ahead, self._ahead[self.pivots_ahead]
+        residual = self._ahead @ at_pivots.T - np.outer(column, column[pivots])
+        kept, C = _factored(residual[pivots])
+        self._ahead = np.linalg.solve(C, residual[:, kept].T).T
+        self._free = np.linalg.solve(C, (self._free @ at_pivots[kept].T).T).T
         self.pivots_ahead = [pivots[i] for i in kept]
+
+    def _orthogonal(self, vector: FloatArray) -> FloatArray:
+        """The vector less its projection on Q."""
+        Q = self._orthonormal[:, : len(self.index)]
+        for _ in range(2):  # projected out twice, the rest is orthogonal to rounding
+            vector = vector - Q @ (Q.T @ vector)
+        return vector
 
     def _residual_column(self, pivot: int) -> FloatArray:
         """(K - GGᵀ) of one column."""
@@ -205,17 +213,20 @@ class _Decomposition:
         return np.asarray(column - factor @ factor[pivot])
 
 
-def _factored(columns: FloatArray, pivots: list[int]) -> tuple[FloatArray, list[int]]:
-    """Columns R (n, δ) of a residual matrix at the pivots as a factor R C⁻ᵀ, without pivots that are spanned now."""
-    square = columns[pivots]
+def _reflected(columns: FloatArray, reflector: FloatArray) -> FloatArray:
+    """All columns but the first, after a reflection."""
+    scaled = 2.0 / float(reflector @ reflector) * reflector[1:]
+    return np.asarray(columns[:, 1:] - np.outer(columns @ reflector, scaled))
+
+
+def _factored(square: FloatArray) -> tuple[list[int], FloatArray]:
+    """Which pivots of a residual matrix (δ, δ) are not spanned by the others, and the factor C of their part."""
     square = (square + square.T) / 2
     values = np.diagonal(square)
     kept = [int(i) for i in np.flatnonzero(values > _ROUNDINGS * max(float(np.max(values, initial=0.0)), 1e-300))]
     while kept:
         try:
-            C = np.linalg.cholesky(square[np.ix_(kept, kept)])
+            return kept, np.linalg.cholesky(square[np.ix_(kept, kept)])
         except np.linalg.LinAlgError:
             kept.pop()
-            continue
-        return np.linalg.solve(C, columns[:, kept].T).T, kept
-    return columns[:, :0], []
+    return [], np.empty((0, 0))

@@ -121,7 +121,6 @@ def _is_steady(lower: FloatArray) -> bool:
 def _factor(kernel: Kernel, points: FloatArray, tolerance: float) -> FloatArray | None:
     """L of the points in their order, or None if a pivot is below the tolerance."""
     lower, info = lapack.dpotrf(np.asfortranarray(kernel(points)), lower=1, clean=1, overwrite_a=1)
-    pivots = np.diagonal(lower) ** 2
-    if info or not np.min(pivots) > tolerance * np.max(np.einsum("ij,ij->i", lower, lower)):
+    if info or not np.min(np.diagonal(lower) ** 2) > tolerance * np.max(np.einsum("ij,ij->i", lower, lower)):
         return None
     return np.asfortranarray(lower)

@@ -240,6 +240,10 @@ def _root_mean_square(targets: FloatArray, weights: FloatArray | None) -> float:
     return largest * float(np.sqrt(np.mean(np.average((targets / largest) ** 2, axis=0, weights=weights))))
 
 
+def _stride(n_points: int) -> float:
+    return float(np.sqrt(n_points)) / 3.0  # a third did better than all of it, and than a tenth, on two data sets
+
+
 @dataclass(frozen=True)
 class _Point:
     """Where the search stands."""
@@ -254,9 +258,11 @@ class _Point:
 
 @dataclass(frozen=True)
 class _Search:
-    """L-BFGS over positions (in units of the rows' spread) and logarithms, on the objective per row.
+    """L-BFGS over positions and logarithms, on the objective per row.
 
-    The targets have unit mean square, so that their units do not matter.
+    The targets have unit mean square, so that their units do not matter. Positions are counted in units of √m times the
+    spread of the rows, about: as a point concerns one row in m, the objective is then as curved by its position as by a
+    parameter, and L-BFGS needs far fewer steps.
     """
 
     objective: SparseObjective
@@ -310,16 +316,16 @@ class _Search:
         return _Point(kernel, points, noises[best]) * float(factors[best])
 
     def _units(self) -> tuple[FloatArray, FloatArray]:
-        """Mean and spread of the rows."""
+        """Origin and unit of the positions, (d,) each."""
         objective = self.objective
         mean, covariance = row_moments(objective.rows, objective.weights, executor=objective.executor)
         spread = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
-        return mean, np.where(spread > 0, spread, 1.0)
+        return mean, np.where(spread > 0, spread, 1.0) * _stride(len(self.start.points))
 
     def _bounds(self, first: FloatArray) -> list[tuple[float, float]]:
         free = self.start.points.size if self.fit_points else 0
         reach = np.full(len(first), _RANGE)
-        reach[:free] = _FARTHEST
+        reach[:free] = _FARTHEST / _stride(len(self.start.points))
         low, high = first - reach, first + reach
         if self.fit_noise:
             weights = self.objective.weights
