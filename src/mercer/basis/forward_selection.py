@@ -8,7 +8,7 @@ import numpy as np
 
 from mercer._typing import FloatArray, IntArray
 from mercer.basis.base import Basis, BasisStrategy
-from mercer.basis.least_squares import AllCandidates, GrowingFit
+from mercer.basis.least_squares import AllCandidates, Candidate, GrowingFit
 from mercer.engine import Executor, Rows
 from mercer.kernels import Kernel
 
@@ -95,11 +95,11 @@ def grow(
     everything = AllCandidates(fit) if candidates is None else None
     scores: list[float] = []
     while len(fit.index) < room:
-        row, column, gain = _best(fit, everything, candidates or 1, random_state)
-        if not gain > max(tol * scale, 0.0):
+        candidate, gain = _best(fit, everything, candidates or 1, random_state)
+        if candidate is None or not gain > tol * scale:
             note = f"{len(fit.index)} of {n_basis} points: no candidate gains {tol:g} of the sum of squares."
             break
-        if not fit.add(row, column) > 0:  # spanned by the others, to rounding
+        if not fit.add(candidate) > 0:  # spanned by the others, to rounding
             break
         if everything is not None:
             everything.update()
@@ -128,15 +128,11 @@ def check_greedy_parameters(candidates: int | None, tol: float) -> None:
 
 def _best(
     fit: GrowingFit, everything: AllCandidates | None, number: int, random_state: np.random.RandomState
-) -> tuple[int, FloatArray, float]:
+) -> tuple[Candidate | None, float]:
     if everything is not None:
         return everything.best()
     candidates = _draw(fit, number, random_state)
-    if not len(candidates):
-        return -1, np.empty(0), 0.0
-    gains, columns = fit.gains(candidates)
-    best = int(np.argmax(gains))
-    return int(candidates[best]), columns[:, best], float(gains[best])
+    return fit.best(candidates) if len(candidates) else (None, 0.0)
 
 
 def _draw(fit: GrowingFit, number: int, random_state: np.random.RandomState) -> IntArray:

@@ -19,16 +19,39 @@ g               ``projections``     (m, p)
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from mercer._typing import FloatArray, IntArray
 from mercer.engine import Executor, Rows, kernel_diagonal, kernel_matrix, kernel_times
 from mercer.kernels import Kernel
 
-__all__ = ["AllCandidates", "GrowingFit"]
+__all__ = ["AllCandidates", "Candidate", "GrowingFit"]
 
 # A function whose norm falls below this share when those chosen are projected out is spanned by them.
 _SPANNED = 1e-10
+
+
+_BLOCK = 2048  # rows
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A row that may be chosen.
+
+    Attributes
+    ----------
+    row : int
+    column : array (n,)
+        Values of its function at the rows, times the roots of the weights.
+    products : array (m,)
+        Its inner products with the functions chosen so far.
+    """
+
+    row: int
+    column: FloatArray
+    products: FloatArray
 
 
 class GrowingFit:
@@ -77,37 +100,46 @@ class GrowingFit:
         free[self.index] = False
         return np.flatnonzero(free)
 
-    def gains(self, candidates: IntArray) -> tuple[FloatArray, FloatArray]:
-        """By how much each candidate would lower the objective, and its values at the rows (n, c)."""
+    def best(self, candidates: IntArray) -> tuple[Candidate, float]:
+        """The candidate that would lower the objective most, and by how much."""
         points = self.rows.take(candidates).astype(np.float64)
         columns = self.columns(points)
-        r = self.values.T @ columns + self.noise * (self.beta.T @ self._with_chosen(points))
+        r = self._products(points, columns)
         norms = np.einsum("ij,ij->j", columns, columns) + self.noise * self.kernel.diagonal(points)
         left = norms - np.einsum("ij,ij->j", r, r)
         numerators = columns.T @ self.targets - r.T @ self.projections
-        return _gains(numerators, left, norms), columns
+        gains = _gains(numerators, left, norms)
+        best = int(np.argmax(gains))
+        return Candidate(int(candidates[best]), columns[:, best].copy(), r[:, best].copy()), float(gains[best])
 
-    def add(self, row: int, column: FloatArray) -> float:
-        """Choose a row, with its values (n,); returns by how much the objective fell."""
+    def candidate(self, row: int) -> Candidate:
+        """What is to be known of a row to choose it."""
         point = self.rows.take(np.array([row])).astype(np.float64)
-        coefficients = np.zeros(len(self.index) + 1)
-        coefficients[-1] = 1.0
+        column = self.columns(point)
+        return Candidate(row, column[:, 0], self._products(point, column)[:, 0])
+
+    def add(self, candidate: Candidate) -> float:
+        """Choose a row; returns by how much the objective fell."""
+        point = self.rows.take(np.array([candidate.row])).astype(np.float64)
         points = np.concatenate([self.points, point])
-        new, norm = column.copy(), 1.0
         cross = self.kernel(points)
-        for _ in range(2):  # projected out twice, the rest is orthogonal to rounding
-            r = self.values.T @ new + self.noise * (self.beta.T @ (cross[:-1] @ coefficients))
-            new -= self.values @ r
-            coefficients[:-1] -= self.beta @ r
-            square = float(new @ new + self.noise * coefficients @ cross @ coefficients)
-            norm = np.sqrt(max(square, 0.0))
+        coefficients = np.append(-self.beta @ candidate.products, 1.0)
+        # Projected out twice, the rest is orthogonal to rounding. Each row block is read once for both.
+        new, r = np.empty(len(candidate.column)), self.noise * (self.beta.T @ (cross[:-1] @ coefficients))
+        for start in range(0, len(new), _BLOCK):
+            block = self.values[start : start + _BLOCK]
+            new[start : start + _BLOCK] = candidate.column[start : start + _BLOCK] - block @ candidate.products
+            r += block.T @ new[start : start + _BLOCK]
+        new -= self.values @ r
+        coefficients[:-1] -= self.beta @ r
+        norm = float(np.sqrt(max(float(new @ new + self.noise * coefficients @ cross @ coefficients), 0.0)))
         if norm == 0:
             return 0.0
         g = new @ self.targets / norm
         self._room[:, len(self.index)] = new / norm
         corner = np.zeros((1, len(self.index)))
         self.beta = np.block([[self.beta, coefficients[:-1, np.newaxis] / norm], [corner, 1.0 / norm]])
-        self.index.append(row)
+        self.index.append(candidate.row)
         self.points, self.projections = points, np.concatenate([self.projections, g[np.newaxis]])
         gain = float(np.sum(g**2))
         self.squares = max(self.squares - gain, 0.0)
@@ -119,8 +151,12 @@ class GrowingFit:
         columns *= self.roots[:, np.newaxis]
         return columns
 
-    def _with_chosen(self, points: FloatArray) -> FloatArray:
-        return self.kernel(self.points, points) if self.index else np.empty((0, len(points)))
+    def _products(self, points: FloatArray, columns: FloatArray) -> FloatArray:
+        """⟨q, a⟩ of functions with values ``columns``, shape (m, c)."""
+        products = self.values.T @ columns
+        if self.noise and self.index:
+            products += self.noise * (self.beta.T @ self.kernel(self.points, points))
+        return products
 
 
 class AllCandidates:
@@ -136,13 +172,13 @@ class AllCandidates:
         self._norms = squares + fit.noise * kernel_diagonal(rows, kernel, executor=executor)
         self._left = self._norms.copy()
 
-    def best(self) -> tuple[int, FloatArray, float]:
-        """Row with the largest gain, the first of equals, its values at the rows, and the gain."""
+    def best(self) -> tuple[Candidate, float]:
+        """The row with the largest gain, the first of equals, and the gain."""
         gains = _gains(self._numerators, self._left, self._norms)
         gains[self._fit.index] = 0.0
         gains[self._fit.roots <= 0] = 0.0
         row = int(np.argmax(gains))
-        return row, self._fit.columns(self._points[row : row + 1])[:, 0], float(gains[row])
+        return self._fit.candidate(row), float(gains[row])
 
     def update(self) -> None:
         """Account for the function that was chosen last."""

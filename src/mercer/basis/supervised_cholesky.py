@@ -23,10 +23,11 @@ d               ``diagonal``        (n,), what is left of k(x, x)
 from __future__ import annotations
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from mercer._typing import FloatArray
 from mercer.basis.base import Basis, BasisStrategy
-from mercer.engine import Executor, Rows, kernel_diagonal, kernel_matrix
+from mercer.engine import Executor, Rows, blas_threads, kernel_diagonal, kernel_matrix
 from mercer.kernels import Kernel
 
 __all__ = ["SupervisedCholesky"]
@@ -85,11 +86,12 @@ class SupervisedCholesky(BasisStrategy):
             msg = f"look_ahead must be at least 1, got {self.look_ahead!r}."
             raise ValueError(msg)
         state = _Decomposition(rows, targets, kernel, weights, min(n_basis, rows.n_rows), executor)
-        while len(state.index) < min(n_basis, rows.n_rows):
-            state.look(self.look_ahead)
-            if not state.pivots_ahead:
-                break
-            state.append(int(np.argmax(state.gains(self.trade_off))))
+        with blas_threads(1):  # for products as thin as these BLAS is faster on one thread
+            while len(state.index) < min(n_basis, rows.n_rows):
+                state.look(self.look_ahead)
+                if not state.pivots_ahead:
+                    break
+                state.append(int(np.argmax(state.gains(self.trade_off))))
         index, note = np.array(state.index, dtype=np.intp), ""
         if len(index) < n_basis:
             note = f"{len(index)} of {n_basis} points: they span all rows to rounding."
@@ -192,10 +194,11 @@ class _Decomposition:
             return
         # Ĝ' = (ĜĜ_Tᵀ - gg_Tᵀ)C⁻ᵀ, with CCᵀ its rows at T; orthogonal to the new q, g has no part
         pivots, at_pivots = self.pivots_ahead, self._ahead[self.pivots_ahead]
-        residual = self._ahead @ at_pivots.T - np.outer(column, column[pivots])
-        kept, C = _factored(residual[pivots])
-        self._ahead = np.linalg.solve(C, residual[:, kept].T).T
-        self._free = np.linalg.solve(C, (self._free @ at_pivots[kept].T).T).T
+        kept, C = _factored(at_pivots @ at_pivots.T - np.outer(column[pivots], column[pivots]))
+        inverse = solve_triangular(C, np.eye(len(kept)), lower=True).T
+        turn = at_pivots[kept].T @ inverse
+        self._ahead = self._ahead @ turn - np.outer(column, column[[pivots[i] for i in kept]] @ inverse)
+        self._free = self._free @ turn
         self.pivots_ahead = [pivots[i] for i in kept]
 
     def _orthogonal(self, vector: FloatArray) -> FloatArray:
