@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,7 @@ class Frame:
         makes the same frame to the last bit. Otherwise they are sorted, the most informative first.
         """
         tolerance = _PIVOT_ROUNDINGS * float(np.finfo(dtype).eps)
+        given, note = len(basis.points), basis.note
         lower = None if basis.index is not None else _factor(kernel, basis.points, tolerance)
         stricter = tolerance
         while lower is None or (steady and len(lower) > 1 and not _is_steady(lower)):
@@ -57,7 +58,9 @@ class Frame:
             basis = Basis(points=np.ascontiguousarray(basis.points[factor.order]), index=index)
             # A single point is kept whatever its kernel value, which may be zero.
             lower = _factor(kernel, basis.points, tolerance) if len(factor.order) > 1 else factor.lower
-        return cls(kernel, basis, lower, dtype)
+        if len(basis.points) < given:
+            note = f"{note} {len(basis.points)} of {given} points are used: they span the others to rounding.".strip()
+        return cls(kernel, replace(basis, note=note), lower, dtype)
 
     @property
     def smallest_pivot(self) -> float:

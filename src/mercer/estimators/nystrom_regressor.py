@@ -57,6 +57,8 @@ class NystromRegressor(KernelRegressor, NystromMachine):
         Their row numbers, where they are rows.
     rank_ : int
         Numerical rank of the basis; points that the others span to rounding (duplicates) are left out.
+    basis_note_ : str
+        Why there are fewer points than were asked for; empty if there are not.
     coefficients_ : array (rank_,) or (rank_, p)
     intercept_ : float or array (p,)
     noise_ : float

@@ -69,6 +69,12 @@ class OnBasis(ABC):
         return self._frame.basis.index
 
     @property
+    def basis_note_(self) -> str:
+        """Why there are fewer basis points than were asked for, or an empty string."""
+        check_is_fitted(self)
+        return self._frame.basis.note
+
+    @property
     def rank_(self) -> int:
         """Numerical rank of the basis: points that the others span to rounding are left out."""
         return len(self.basis_)

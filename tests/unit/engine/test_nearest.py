@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sklearn import config_context
 
-from mercer.engine import ArrayRows, Threads, nearest_points
+from mercer.engine import ArrayRows, Threads, nearest_points, nearest_rows
 from tests.doubles import GuardedRows
 
 
@@ -103,3 +103,24 @@ def test_every_row_is_read_once_within_the_working_memory(n_jobs):
         nearest_points(rows, points, executor=Threads(n_jobs))
     assert rows.rows_read == 3000
     assert rows.largest_read * 60 * 8 * n_jobs <= budget
+
+
+@pytest.mark.parametrize("n_jobs", [1, 3])
+@pytest.mark.parametrize("scale", [1.0, np.array([1e-3, 1.0, 1e3])], ids=str)
+def test_the_nearest_row_is_that_of_brute_force(n_jobs, scale):
+    table, points = draw(n=500, m=11)
+    rows = GuardedRows(table)
+    with config_context(working_memory=0.02):
+        nearest = nearest_rows(rows, points, scale, executor=Threads(n_jobs))
+    assert rows.largest_read < 250
+    np.testing.assert_array_equal(nearest, by_brute_force(points, table, scale))
+
+
+def test_rows_of_weight_zero_are_nobodys_nearest():
+    table, points = draw(n=200, m=11)
+    first = nearest_rows(ArrayRows(table), points, executor=Threads(1))
+    weights = np.ones(200)
+    weights[first] = 0.0
+    left = np.flatnonzero(weights)
+    second = nearest_rows(ArrayRows(table), points, weights=weights, executor=Threads(2))
+    np.testing.assert_array_equal(second, left[by_brute_force(points, table[left])])

@@ -7,11 +7,14 @@ from mercer.engine import (
     ArrayRows,
     Features,
     Threads,
+    column_squares,
+    extend_factor,
     features_times,
     gram_times,
     kernel_diagonal,
     kernel_matrix,
     kernel_times,
+    squared_projections,
     transposed_times,
 )
 from mercer.kernels import Gaussian, Linear, Matern, Polynomial
@@ -186,3 +189,49 @@ def test_an_error_of_the_rows_surfaces(n_jobs):
     table[77, 0] = np.inf
     with config_context(working_memory=0.001), pytest.raises(ValueError, match="NaN or infinity"):
         kernel_times(ArrayRows(table), Gaussian(), points, vectors, executor=Threads(n_jobs))
+
+
+# ------------------------------------------------------------------------------------------ products with a matrix
+
+
+@pytest.fixture
+def projected():
+    rng = np.random.default_rng(3)
+    return rng.normal(size=(400, 3)), rng.normal(size=(9, 3)), rng.normal(size=(9, 5))
+
+
+@pytest.mark.parametrize("n_jobs", [1, 3])
+def test_squares_of_projections_by_row_and_by_column(projected, n_jobs):
+    table, points, matrix = projected
+    kernel, weights = Gaussian(1.5), np.random.default_rng(0).uniform(size=400)
+    squares = (kernel(table, points) @ matrix) ** 2
+    rows, executor = GuardedRows(table), Threads(n_jobs)
+    with config_context(working_memory=0.02):
+        by_row = squared_projections(rows, kernel, points, matrix, executor=executor)
+        plain = column_squares(rows, kernel, points, matrix, executor=executor)
+        weighted = column_squares(rows, kernel, points, matrix, weights, executor=executor)
+    assert rows.largest_read < 200
+    np.testing.assert_allclose(by_row, np.sum(squares, axis=1), rtol=1e-12)
+    np.testing.assert_allclose(plain, np.sum(squares, axis=0), rtol=1e-12)
+    np.testing.assert_allclose(weighted, weights @ squares, rtol=1e-12)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 3])
+def test_a_factor_grows_to_that_of_all_points(projected, n_jobs):
+    table, points, _ = projected
+    kernel, executor = Gaussian(1.5), Threads(n_jobs)
+    lower = np.linalg.cholesky(kernel(points))
+    factor = np.full((400, 9), np.nan)
+    for start, stop in ((0, 4), (4, 9)):
+        inverse = np.linalg.inv(lower[start:stop, start:stop])
+        extend_factor(
+            GuardedRows(table),
+            kernel,
+            points[start:stop],
+            lower[start:stop, :start],
+            inverse,
+            factor,
+            executor=executor,
+        )
+        expected = kernel(table, points) @ np.linalg.inv(lower).T
+        np.testing.assert_allclose(factor[:, :stop], expected[:, :stop], rtol=0, atol=1e-10)

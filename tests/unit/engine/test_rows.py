@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from mercer.engine import ArrayRows, Rows, Threads, as_rows, kernel_times
+from mercer.engine import ArrayRows, Rows, SomeRows, Threads, as_rows, kernel_times
 from mercer.kernels import Gaussian
 from tests.doubles import GuardedRows
 
@@ -133,3 +133,16 @@ def test_tiles_cover_a_span_once(span, size, expected):
     assert [(start, stop) for start, stop, _ in tiles] == expected
     for start, stop, block in tiles:
         np.testing.assert_array_equal(block, table[start:stop])
+
+
+def test_some_rows_of_a_source_are_a_source(table):
+    index = np.array([7, 2, 2, 19, 0])
+    some = SomeRows(GuardedRows(table.astype(np.float32)), index)
+    assert (some.n_rows, some.n_features, some.dtype) == (5, 3, np.float32)
+    expected = table.astype(np.float32)[index]
+    np.testing.assert_array_equal(np.concatenate([block for _, _, block in some.tiles(0, 5, 2)]), expected)
+    np.testing.assert_array_equal(some.take(np.array([4, 1])), expected[[4, 1]])
+    np.testing.assert_array_equal(
+        kernel_times(some, Gaussian(), table, np.ones((20, 1)), executor=Threads(1)),
+        kernel_times(as_rows(expected), Gaussian(), table, np.ones((20, 1)), executor=Threads(1)),
+    )

@@ -1,0 +1,76 @@
+"""The comparison of strategies, on a small scale: what must hold whatever the data."""
+
+import numpy as np
+import pytest
+
+from mercer.papers import choosing_landmarks
+from mercer.papers.choosing_landmarks import DATA, QUICK, Curves, Sizes, Source, main, report, run
+
+TINY = Sizes(points=(5, 20), seeds=2, largest=150)
+
+
+def blob(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(400, 2))
+    return X, np.sin(X[:, 0]) + 0.1 * rng.normal(size=400)
+
+
+@pytest.fixture
+def small(monkeypatch):
+    monkeypatch.setattr(choosing_landmarks, "DATA", {"blob": Source(blob, 300, 100)})
+    return run("blob", TINY)
+
+
+def test_more_points_leave_less_and_every_strategy_is_there(small):
+    assert set(small.errors) == set(choosing_landmarks.strategies(0.1))
+    for name, shares in small.unexplained.items():
+        assert shares.shape == (2, 2)
+        assert np.all(shares[:, 1] < shares[:, 0]), name
+        assert np.all(small.errors[name] < 1.2)
+    assert all(seconds.shape == (2,) for seconds in small.seconds.values())
+    assert small.noise > 0
+
+
+def test_greedy_pivots_of_the_run_are_those_of_a_smaller_one(small):
+    assert np.all(small.unexplained["Cholesky, greedy"][:, 1] < small.unexplained["uniform"][:, 1])
+
+
+def curves(**errors):
+    table = {name: np.array(values)[:, np.newaxis] for name, values in errors.items()}
+    seconds = {name: np.ones(len(values)) for name, values in errors.items()}
+    return Curves("made up", (10,), 0.1, table, table, seconds)
+
+
+def test_what_counts_as_better_than_uniform():
+    draws = [1.0, 1.1, 0.9, 1.05, 0.95]
+    clear, slight, noisy = ([x - 0.2 for x in draws], [x - 0.005 for x in draws], [0.5, 1.4, 0.9, 0.6, 1.0])
+    found = curves(uniform=draws, clear=clear, slight=slight, noisy=noisy, worse=[2.0] * 5).better_than_uniform(0)
+    assert found == {"clear": pytest.approx(0.2)}
+    assert not curves(uniform=[1.0], clear=[0.1]).better_than_uniform(0)  # one draw shows nothing
+
+
+def test_results_survive_a_file_and_the_report_names_what_is_better(small):
+    again = Curves.from_record(small.as_record())
+    assert again.points == small.points
+    for name in small.errors:
+        np.testing.assert_array_equal(again.errors[name], small.errors[name])
+    text = report([curves(uniform=[1.0, 1.1], clear=[0.5, 0.6])], TINY)
+    assert "clear 48%" in text
+    assert "uniform draws are enough" in text
+
+
+def test_one_command_writes_report_plots_and_results(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(choosing_landmarks, "QUICK", TINY)
+    main(["--quick", "--data", "boston", "--output", str(tmp_path)])
+    files = {path.name for path in tmp_path.iterdir()}
+    assert files == {"report.md", "results.json", "boston.png", "boston.svg"}
+    before = (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert "## boston" in before
+    main(["--quick", "--data", "--output", str(tmp_path)])  # nothing is run again
+    assert (tmp_path / "report.md").read_text(encoding="utf-8") == before
+    assert "boston, seed 1, sparse greedy" in capsys.readouterr().out
+
+
+def test_the_data_are_those_of_the_issue():
+    assert set(DATA) == {"abalone", "boston", "forest", "clusters", "uniform"}
+    assert QUICK.seeds >= 2
