@@ -6,178 +6,24 @@ runs on it.
 
 import inspect
 import pickle
-import re
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.metrics.pairwise import laplacian_kernel
 
 from mercer import kernels
-from mercer.kernels import Function, Gaussian, Kernel, Linear, Matern, Polynomial, Precomputed, Product, Sum
-
-D = 3
-
-# Largest error relative to sqrt(k(x,x) k(z,z)). The folded product errs by eps·|x̃|² in the exponent, and |x̃|² stays
-# below 100 on these rows; polynomials multiply the rounding by their degree.
-TOLERANCE = {np.float64: 1e-12, np.float32: 2e-5}
-
-
-# ------------------------------------------------------------------------------------ definitions, from differences
-
-
-def distance(rows, points, length_scale):
-    """|x - z|/ℓ, without overflow of squares."""
-    differences = np.abs((rows[:, np.newaxis, :] - points[np.newaxis, :, :]) / np.asarray(length_scale))
-    largest = np.max(differences, axis=-1, keepdims=True)
-    largest[largest == 0] = 1.0
-    return largest[..., 0] * np.sqrt(np.sum((differences / largest) ** 2, axis=-1))
-
-
-def gaussian(kernel):
-    def define(rows, points):
-        with np.errstate(over="ignore", under="ignore"):
-            return kernel.amplitude * np.exp(-0.5 * distance(rows, points, kernel.length_scale) ** 2)
-
-    return define
-
-
-def matern(kernel):
-    def define(rows, points):
-        s = np.sqrt(2 * kernel.nu) * distance(rows, points, kernel.length_scale)
-        with np.errstate(under="ignore"):
-            decay = np.exp(-s)
-            terms = {0.5: decay, 1.5: decay + s * decay, 2.5: decay + s * decay + s * (s * decay) / 3}
-        return kernel.amplitude * terms[kernel.nu]
-
-    return define
-
-
-def linear(kernel):
-    return lambda rows, points: kernel.amplitude * (rows @ points.T)
-
-
-def polynomial(kernel):
-    return lambda rows, points: kernel.amplitude * (kernel.scale * (rows @ points.T) + kernel.offset) ** kernel.degree
-
-
-def laplacian(kernel):
-    def define(rows, points):
-        with np.errstate(under="ignore"):
-            return kernel.amplitude * np.exp(
-                -np.sum(np.abs(rows[:, np.newaxis] - points[np.newaxis]), axis=-1) / rows.shape[1]
-            )
-
-    return define
-
-
-def chosen_columns(_kernel):
-    return lambda rows, points: rows[:, points[:, 0].astype(int)]
-
-
-def added(kernel):
-    left, right = DEFINITIONS[type(kernel.left)](kernel.left), DEFINITIONS[type(kernel.right)](kernel.right)
-    return lambda rows, points: left(rows, points) + right(rows, points)
-
-
-def multiplied(kernel):
-    left, right = DEFINITIONS[type(kernel.left)](kernel.left), DEFINITIONS[type(kernel.right)](kernel.right)
-    return lambda rows, points: left(rows, points) * right(rows, points)
-
-
-DEFINITIONS: dict[type[Kernel], Callable[[Any], Callable[..., Any]]] = {
-    Function: laplacian,
-    Gaussian: gaussian,
-    Linear: linear,
-    Matern: matern,
-    Polynomial: polynomial,
-    Precomputed: chosen_columns,
-    Product: multiplied,
-    Sum: added,
-}
-
-EXAMPLES: dict[type[Kernel], list[Kernel]] = {
-    Function: [Function(laplacian_kernel), Function(laplacian_kernel, amplitude=2.5)],
-    Gaussian: [Gaussian(), Gaussian(0.7, amplitude=2.5), Gaussian(np.array([0.5, 1.0, 3.0]))],
-    Linear: [Linear(), Linear(amplitude=2.5)],
-    Matern: [
-        *(Matern(nu=nu) for nu in (0.5, 1.5, 2.5)),
-        *(Matern(np.array([0.5, 1.0, 3.0]), nu=nu, amplitude=2.5) for nu in (0.5, 1.5, 2.5)),
-    ],
-    Polynomial: [Polynomial(), Polynomial(degree=4, scale=0.3, offset=0.0, amplitude=2.5), Polynomial(degree=1)],
-    Precomputed: [Precomputed()],
-    Product: [
-        Gaussian(2.0) * Linear(0.5),
-        Matern(2.0, nu=2.5) * (Gaussian(np.array([0.5, 1.0, 3.0])) + Polynomial(2)),
-    ],
-    Sum: [Gaussian(2.0) + Linear(0.5), Matern(nu=0.5) * Gaussian(3.0) + Matern(0.5)],
-}
-
-
-@dataclass(frozen=True)
-class Case:
-    kernel: Kernel
-
-    def __str__(self):
-        return re.sub(r" at 0x\w+", "", " ".join(repr(self.kernel).split()))  # the same name in every process
-
-    @property
-    def define(self):
-        return DEFINITIONS[type(self.kernel)](self.kernel)
-
-    @property
-    def is_precomputed(self):
-        return isinstance(self.kernel, Precomputed)
-
-    @property
-    def is_differentiable(self):
-        return not isinstance(self.kernel, (Function, Precomputed))
-
-    def draw(self, seed=0, n=23, m=7, dtype=np.float64):
-        """Rows (n, d) and points (m, d) such that the first rows are points too."""
-        rng = np.random.default_rng(seed)
-        if self.is_precomputed:
-            return rng.normal(size=(n, m + 2)).astype(dtype), rng.permutation(m).astype(np.float64)[:, np.newaxis]
-        points = rng.normal(size=(m, D)).astype(dtype)
-        rows = np.concatenate([points[:2], rng.normal(size=(n - 2, D)).astype(dtype)])
-        return rows, points
-
-    def size(self, rows, points):
-        """sqrt(k(x,x) k(z,z)), against which errors are measured."""
-        if self.is_precomputed:
-            return np.ones((len(rows), len(points)))
-        by_row = np.array([self.define(row[np.newaxis], row[np.newaxis])[0, 0] for row in rows])
-        by_point = np.array([self.define(point[np.newaxis], point[np.newaxis])[0, 0] for point in points])
-        return np.outer(np.sqrt(by_row), np.sqrt(by_point))
-
-
-def is_stationary(kernel):
-    if isinstance(kernel, (Sum, Product)):
-        return is_stationary(kernel.left) and is_stationary(kernel.right)
-    return isinstance(kernel, (Gaussian, Matern, Function))
-
-
-CASES = [Case(kernel) for examples in EXAMPLES.values() for kernel in examples]
-VECTORS = [case for case in CASES if not case.is_precomputed]
-STATIONARY = [case for case in CASES if is_stationary(case.kernel)]
-DIFFERENTIABLE = [case for case in CASES if case.is_differentiable]
-
-every_kernel = pytest.mark.parametrize("case", CASES, ids=str)
-every_kernel_of_vectors = pytest.mark.parametrize("case", VECTORS, ids=str)
-every_stationary_kernel = pytest.mark.parametrize("case", STATIONARY, ids=str)
-every_differentiable_kernel = pytest.mark.parametrize("case", DIFFERENTIABLE, ids=str)
-both_dtypes = pytest.mark.parametrize("dtype", [np.float64, np.float32])
-
-
-def assert_tile(case, tile, rows, points, dtype=np.float64):
-    rows, points = np.asarray(rows, dtype=np.float64), np.asarray(points, dtype=np.float64)
-    error = np.abs(tile.astype(np.float64) - case.define(rows, points))
-    assert tile.dtype == dtype
-    assert np.all(error <= TOLERANCE[dtype] * case.size(rows, points)), np.max(error)
-
+from mercer.kernels import Function, Kernel
+from tests.kernel_cases import (
+    CASES,
+    DEFINITIONS,
+    EXAMPLES,
+    D,
+    assert_tile,
+    both_dtypes,
+    every_kernel,
+    every_kernel_of_vectors,
+    every_stationary_kernel,
+)
 
 # ------------------------------------------------------------------------------------------------------ the classes
 
@@ -404,85 +250,6 @@ def test_tiles_hold_no_subnormal_numbers(case, dtype):
     rows, points = np.outer(steps, np.ones(D)).astype(dtype), np.outer(steps[::50], [1.0, 0.9, 0.8]).astype(dtype)
     tile = np.abs(case.kernel(rows, points))
     assert np.all((tile == 0) | (tile >= np.finfo(dtype).tiny))
-
-
-# -------------------------------------------------------------------------------------------------------- gradients
-
-
-@every_differentiable_kernel
-def test_gradient_with_respect_to_the_points(case):
-    rows, points = case.draw()
-    rows = rows[2:]  # not at r = 0, where Matérn 1/2 has a kink
-    weights = np.random.default_rng(1).normal(size=(len(rows), len(points)))
-    gradient = case.kernel.points_gradient(rows, points, weights)
-    step = 1e-5  # central differences err by step² and by eps/step
-    expected = np.empty_like(points)
-    for j in range(points.shape[1]):
-        shift = step * np.eye(1, D, j)
-        change = case.define(rows, points + shift) - case.define(rows, points - shift)
-        expected[:, j] = np.sum(weights * change, axis=0) / (2 * step)
-    assert gradient.shape == points.shape
-    np.testing.assert_allclose(gradient, expected, rtol=0, atol=1e-8 * np.max(np.abs(expected)))
-
-
-@every_differentiable_kernel
-def test_gradient_with_respect_to_the_parameters(case):
-    rows, points = case.draw()
-    weights = np.random.default_rng(1).normal(size=(len(rows), len(points)))
-    at = case.kernel.get_log_parameters()
-    gradient = case.kernel.parameter_gradient(rows, points, weights)
-    assert gradient.keys() == at.keys()
-    step = 1e-5
-    for name, value in at.items():
-        assert gradient[name].shape == value.shape
-        for index in np.ndindex(value.shape):
-            shift = np.zeros_like(value)
-            shift[index] = step
-            up = Case(case.kernel.with_log_parameters(at | {name: value + shift})).define(rows, points)
-            down = Case(case.kernel.with_log_parameters(at | {name: value - shift})).define(rows, points)
-            expected = np.sum(weights * (up - down)) / (2 * step)
-            scale = np.sum(np.abs(weights * up))
-            assert abs(gradient[name][index] - expected) <= 1e-8 * scale, name
-
-
-@every_differentiable_kernel
-def test_gradients_accept_float32_and_read_only_arrays(case):
-    rows, points = case.draw(dtype=np.float32)
-    weights = np.ones((len(rows), len(points)))
-    for array in (rows, points, weights):
-        array.flags.writeable = False
-    wide = rows.astype(np.float64), points.astype(np.float64), weights
-    scale = np.max(case.size(*wide[:2]))  # float32 tiles may enter, so the result is that precise
-    np.testing.assert_allclose(
-        case.kernel.points_gradient(rows, points, weights), case.kernel.points_gradient(*wide), atol=1e-3 * scale
-    )
-    by_parameter = case.kernel.parameter_gradient(rows, points, weights)
-    for name, expected in case.kernel.parameter_gradient(*wide).items():
-        np.testing.assert_allclose(by_parameter[name], expected, atol=1e-3 * scale)
-
-
-@pytest.mark.parametrize("case", [case for case in STATIONARY if case.is_differentiable], ids=str)
-def test_gradients_ignore_rows_at_huge_distances(case):
-    rows, points = case.draw()
-    weights = np.ones((len(rows), len(points)))
-    far = np.vstack([rows, np.full((1, D), 1e200)])
-    more = np.ones((len(far), len(points)))
-    np.testing.assert_allclose(
-        case.kernel.points_gradient(far, points, more), case.kernel.points_gradient(rows, points, weights), atol=1e-12
-    )
-    by_parameter = case.kernel.parameter_gradient(far, points, more)
-    for name, expected in case.kernel.parameter_gradient(rows, points, weights).items():
-        np.testing.assert_allclose(by_parameter[name], expected, atol=1e-12)
-
-
-@pytest.mark.parametrize("case", [case for case in CASES if not case.is_differentiable], ids=str)
-def test_an_unknown_gradient_is_refused(case):
-    rows, points = case.draw()
-    weights = np.ones((len(rows), len(points)))
-    with pytest.raises(NotImplementedError, match="gradient"):
-        case.kernel.points_gradient(rows, points, weights)
-    with pytest.raises(NotImplementedError, match="gradient"):
-        case.kernel.parameter_gradient(rows, points, weights)
 
 
 # ------------------------------------------------------------------------------------------------------- parameters
