@@ -10,12 +10,14 @@ import numpy as np
 import scipy
 import sklearn
 
-from benchmarks import approximations, exact, forest, start_up
+from benchmarks import approximations, exact, forest, pseudo_inputs, start_up, strategies
 
 TITLES: dict[str, Callable[[int], str]] = {
     "Forest cover type: a basis of few points": forest.report,
     "The full kernel matrix": exact.report,
     "The approximations": approximations.report,
+    "Choosing the basis": strategies.report,
+    "Pseudo-inputs": pseudo_inputs.report,
     "Start-up": start_up.report,
 }
 
