@@ -87,7 +87,7 @@ def _bounds() -> str:
 
 def _mercer(X: Any, y: Any, start: Any) -> tuple[Any, float, float, Any]:
     kernel = Gaussian(np.full(X.shape[1], np.sqrt(X.shape[1])))
-    model = PseudoInputRegressor(kernel, basis=start, noise=NOISE, max_iter=STEPS)
+    model = PseudoInputRegressor(kernel, basis=start, noise=NOISE, max_iter=STEPS, tol=1e-9)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the steps are given
         model.fit(X, y)

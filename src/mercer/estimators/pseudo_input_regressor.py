@@ -40,7 +40,7 @@ _DTYPE = np.dtype(np.float64)
 _RANGE = np.log(1e4)  # parameters are looked for within this factor of where they start
 _FEW_POINTS = 500
 _LEAST_NOISE = 1e-6  # times the mean square of the targets
-_NOISE_RATIOS = np.logspace(-6.0, 0.0, 7)  # to the prior variance; a search starts from the best of them
+_NOISE_RATIOS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0)  # to the prior variance; a search starts from the best of them
 _FARTHEST = 100.0  # standard deviations of the rows that a point may move
 
 
@@ -72,9 +72,9 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, BaseEstimator):
         What is fitted.
     intercept : bool, default=False
         Whether to add a constant b that is not penalised. The objective is then that of the targets less their mean.
-    max_iter : int, default=100
+    max_iter : int, default=300
         Most steps of L-BFGS.
-    tol : float, default=1e-6
+    tol : float, default=1e-5
         Stop when a step gains less than this per row.
     random_state : int, RandomState or None, default=None
         For the choice of the first basis, and of the rows on which a median distance is found.
@@ -142,8 +142,8 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, BaseEstimator):
         fit_kernel: bool = True,
         fit_noise: bool = True,
         intercept: bool = False,
-        max_iter: int = 100,
-        tol: float = 1e-6,
+        max_iter: int = 300,
+        tol: float = 1e-5,
         random_state: RandomState = None,
         n_jobs: int | None = None,
         verbose: int = 0,
@@ -310,7 +310,7 @@ class _Search:
         prior = float(np.mean(kernel.diagonal(points)))
         if not prior > 0:
             return self.start
-        noises = [float(prior * ratio) for ratio in _NOISE_RATIOS]
+        kernel, noises = kernel * (1.0 / prior), _NOISE_RATIOS
         factors, values = zip(*(self.objective.best_factor(kernel, points, noise) for noise in noises), strict=True)
         best = int(np.argmin(values))
         return _Point(kernel, points, noises[best]) * float(factors[best])
