@@ -53,8 +53,8 @@ def _number(value: float) -> Any:
     return ctypes.byref(ctypes.c_double(value))
 
 
-def add_gram(accumulator: FloatArray, tile: FloatArray) -> None:
-    """Add tileᵀ tile to the upper triangle of the accumulator (float64, C-contiguous); see ``mirror``.
+def add_gram(accumulator: FloatArray, tile: FloatArray, factor: float = 1.0) -> None:
+    """Add factor · tileᵀ tile to the upper triangle of the accumulator (float64, C-contiguous); see ``mirror``.
 
     A float32 tile is widened first: products summed in float32 ruin smooth kernels.
     """
@@ -65,7 +65,7 @@ def add_gram(accumulator: FloatArray, tile: FloatArray) -> None:
     width = _int(size)
     # Fortran's lower triangle is the upper one of a row-major array.
     _routine("dsyrk")(
-        b"L", b"N", width, _int(n_rows), _number(1.0), tile.ctypes.data, width,
+        b"L", b"N", width, _int(n_rows), _number(factor), tile.ctypes.data, width,
         _number(1.0), accumulator.ctypes.data, width,
     )  # fmt: skip
 

@@ -1,0 +1,152 @@
+r"""The sequential LS-SVM, written to be read: one row at a time, every matrix explicit.
+
+The dictionary :math:`z_1..z_m` approximates the function of every row seen by
+:math:`k(x, \cdot) \approx \sum a_i k(z_i, \cdot)` at the time it was seen, so that the rows' design matrix
+:math:`\tilde K` (n, m) is known without the rows. The state is
+
+.. math:: P^{-1},\; P = \tilde K^\top W\tilde K + \lambda K_{mm};\qquad K_{mm}^{-1};\qquad w = P^{-1}\tilde K^\top Wy;
+          \qquad \xi = \min_w |y - \tilde Kw|_W^2 + \lambda w^\top K_{mm}w.
+
+A row with kernel values k to the dictionary, weight ω and target y has
+
+.. math:: u = P^{-1}k,\quad \Delta = 1/\omega + k^\top u,\quad \rho = y - k^\top w,\quad a = K_{mm}^{-1}k,\quad
+          \delta = k(x, x) - k^\top a.
+
+=========  =============================================================================================
+step       what changes
+=========  =============================================================================================
+normal     P⁻¹ - uuᵀ/Δ;  w + (ρ/Δ)u;  ξ + ρ²/Δ
+growing    P⁻¹ + vvᵀ/Δ_b and w + κv with v = [-a - (δ/Δ)u, 1], Δ_b = δ(λ + δ/Δ), κ = ρ/(λΔ + δ);  ξ - κ²Δ_b;
+           K_mm⁻¹ + gg^T/δ with g = [-a, 1]
+pruning    P⁻¹ - hhᵀ/h_i with h its row i;  w - (w_i/h_i)h;  ξ + w_i²/h_i;  K_mm⁻¹ likewise
+=========  =============================================================================================
+
+Forgetting, before a row, takes the posterior back to the prior by a share:
+:math:`P^{-1} \leftarrow \varphi P^{-1} + (1-\varphi)K_{mm}^{-1}/\lambda`, :math:`w \leftarrow \sqrt\varphi\,w`. All
+outputs share P and the dictionary; squares of ρ, κ and w are summed over them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mercer._typing import FloatArray
+from mercer.solvers.recursive.rules import Rules, weakest
+
+__all__ = ["ReferenceRecursion"]
+
+
+class ReferenceRecursion:
+    """The plain recursion.
+
+    Parameters
+    ----------
+    rules : Rules
+    n_outputs : int
+
+    Attributes
+    ----------
+    P_inverse, K_inverse : arrays (m, m)
+    coefficients : array (m, p)
+    births : array (m,)
+        Number of the row that each function came from.
+    cost : float
+        ξ.
+    n_seen, n_grown, n_pruned : int
+    """
+
+    def __init__(self, rules: Rules, n_outputs: int = 1) -> None:
+        self.rules = rules
+        self.P_inverse: FloatArray = np.empty((0, 0))
+        self.K_inverse: FloatArray = np.empty((0, 0))
+        self.coefficients: FloatArray = np.empty((0, n_outputs))
+        self.births = np.empty(0, dtype=np.intp)
+        self.cost = 0.0
+        self.n_seen = self.n_grown = self.n_pruned = 0
+
+    def learn(self, k: FloatArray, prior: float, target: FloatArray, weight: float = 1.0) -> int:
+        """Learn a row.
+
+        Parameters
+        ----------
+        k : array (m,)
+            Its kernel values to the functions in use.
+        prior : float
+            k(x, x).
+        target : array (p,)
+        weight : float, default=1.0
+            ω > 0.
+
+        Returns
+        -------
+        int
+            The place among the functions that the row has taken, or -1.
+        """
+        noise = self.rules.noise
+        self._forget()
+        u, a = self.P_inverse @ k, self.K_inverse @ k
+        Delta, delta = 1.0 / weight + float(k @ u), prior - float(k @ a)
+        rho = target - k @ self.coefficients
+
+        self.P_inverse = self.P_inverse - np.outer(u, u) / Delta
+        self.coefficients = self.coefficients + np.outer(u, rho) / Delta
+        self.cost += float(rho @ rho) / Delta
+        self.n_seen += 1
+
+        if delta <= self.rules.novelty_tol:
+            return -1
+        Delta_b, kappa = delta * (noise + delta / Delta), rho / (noise * Delta + delta)
+        gain = float(kappa @ kappa) * Delta_b
+        if not self.rules.wants(delta, gain):
+            return -1
+        self._grow(np.append(-a - (delta / Delta) * u, 1.0), Delta_b, kappa)
+        self.K_inverse = _bordered(self.K_inverse, np.append(-a, 1.0), delta)
+        self.cost -= gain
+        if len(self.births) <= self.rules.max_basis:
+            self.n_grown += 1
+            return len(self.births) - 1
+        return self._prune()
+
+    def _forget(self) -> None:
+        share = self.rules.forgetting
+        if share < 1.0:
+            self.P_inverse = share * self.P_inverse + (1.0 - share) / self.rules.noise * self.K_inverse
+            self.coefficients = np.sqrt(share) * self.coefficients
+            self.cost *= share
+
+    def _grow(self, v: FloatArray, Delta_b: float, kappa: FloatArray) -> None:
+        self.P_inverse = _bordered(self.P_inverse, v, Delta_b)
+        self.coefficients = np.concatenate([self.coefficients, np.zeros((1, len(kappa)))]) + np.outer(v, kappa)
+        self.births = np.append(self.births, self.n_seen - 1)
+
+    def _prune(self) -> int:
+        """Remove the weakest function; the newcomer takes its place, unless it is the weakest itself."""
+        w, diagonal = self.coefficients, np.diagonal(self.P_inverse)
+        scores = np.sum(w**2, axis=1) / diagonal
+        place = weakest(scores, self.births)
+        self.cost += float(scores[place])
+        self.coefficients = w - np.outer(self.P_inverse[place] / diagonal[place], w[place])
+        newcomer = len(self.births) - 1
+        order = np.arange(newcomer)
+        if place < newcomer:
+            order[place] = newcomer
+            self.n_grown += 1
+            self.n_pruned += 1
+        self.coefficients, self.births = self.coefficients[order], self.births[order]
+        self.P_inverse = _without(self.P_inverse, place)[np.ix_(order, order)]
+        self.K_inverse = _without(self.K_inverse, place)[np.ix_(order, order)]
+        return place if place < newcomer else -1
+
+
+def _bordered(inverse: FloatArray, vector: FloatArray, pivot: float) -> FloatArray:
+    """Inverse of a matrix with one more row and column: [B⁻¹ 0; 0 0] + vvᵀ/pivot."""
+    size = len(inverse) + 1
+    larger = np.zeros((size, size))
+    larger[:-1, :-1] = inverse
+    return np.asarray(larger + np.outer(vector, vector) / pivot)
+
+
+def _without(inverse: FloatArray, place: int) -> FloatArray:
+    """Inverse of the matrix without a row and column, which are left as zeros."""
+    row = inverse[place]
+    return np.asarray(inverse - np.outer(row, row) / row[place])

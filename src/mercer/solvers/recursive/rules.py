@@ -1,0 +1,49 @@
+"""When a function is added to the dictionary, and which one is removed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mercer._typing import FloatArray, IntArray
+
+__all__ = ["TIE", "Rules", "weakest"]
+
+# Scores within this share of the lowest are equal: rounding must not decide. Of equals the newest goes.
+TIE = 1e-9
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Parameters of the recursion.
+
+    Attributes
+    ----------
+    noise : float
+        λ > 0.
+    max_basis : int
+        Most functions.
+    novelty_tol : float
+        A row becomes a function only if the squared distance of its function from the span of the others is above.
+    gain_tol : float or None
+        ... and if that distance times the cost that it saves is above; None asks for novelty alone.
+    forgetting : float
+        φ, in (0, 1]: before each row the model goes back to its prior by the share 1 - φ; 1 never forgets.
+    """
+
+    noise: float
+    max_basis: int
+    novelty_tol: float
+    gain_tol: float | None
+    forgetting: float = 1.0
+
+    def wants(self, novelty: float, gain: float) -> bool:
+        """Whether a row of that novelty δ, which would save that cost, becomes a function."""
+        return novelty > self.novelty_tol and (self.gain_tol is None or novelty * gain > self.gain_tol)
+
+
+def weakest(scores: FloatArray, births: IntArray) -> int:
+    """The function whose removal costs least: among equals the newest."""
+    tied = np.flatnonzero(scores <= np.min(scores) * (1.0 + TIE))
+    return int(tied[np.argmax(births[tied])])

@@ -1,0 +1,275 @@
+r"""What happens to one row within a block, compiled.
+
+The formulas are those of ``reference``. Growing and then pruning the newcomer is the normal step alone, and is known
+beforehand: its score would be :math:`\kappa^2\Delta_b`, the others'
+:math:`(w_i + \kappa v_i)^2/(P^{-1}_{ii} + v_i^2/\Delta_b)`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mercer._jit import jit_sum
+from mercer._typing import FloatArray, IntArray
+from mercer.solvers.recursive.rules import TIE
+
+__all__ = ["GROWN", "N_G", "N_V", "PRUNED", "SIZE", "Limits", "State", "learn_rows"]
+
+N_V, N_G, SIZE, GROWN, PRUNED = range(5)  # of ``counts``
+_SIGMA, _TAU, _COST = range(3)  # of ``numbers``
+
+
+class Limits(NamedTuple):
+    """The rules, as numbers; a negative ``gain_tol`` asks for novelty alone."""
+
+    noise: float
+    max_basis: int
+    novelty_tol: float
+    gain_tol: float
+    forgetting: float
+
+
+class State(NamedTuple):
+    """A block of b rows with m functions before it; s = m + b slots.
+
+    Attributes
+    ----------
+    values : array (b, s)
+        Kernel values between the rows and the functions of all slots.
+    u, a : arrays (b, s)
+        Mk and K⁻¹k of the rows, as far as vectors are folded in.
+    w : array (p, s)
+    P_diagonal, K_diagonal : arrays (s,)
+        Of P⁻¹ and K⁻¹.
+    alive : array (s,)
+    births, homes : arrays (s,)
+        Row number that each slot came from; its place after the block.
+    P0, K0 : arrays (m, m)
+        P⁻¹ and K⁻¹ before the block.
+    V, c : arrays (5 b, s), (5 b,)
+        Vectors and factors of M.
+    G, d : arrays (2 b, s), (2 b,)
+        Vectors and factors of K⁻¹.
+    folded : array (2,)
+        How many vectors of V and G are in u and a.
+    counts : array (5,)
+        Vectors in V, in G; functions in use; grown; pruned.
+    numbers : array (3,)
+        σ, τ, ξ.
+    """
+
+    values: FloatArray
+    u: FloatArray
+    a: FloatArray
+    w: FloatArray
+    P_diagonal: FloatArray
+    K_diagonal: FloatArray
+    alive: Any
+    births: IntArray
+    homes: IntArray
+    P0: FloatArray
+    K0: FloatArray
+    V: FloatArray
+    c: FloatArray
+    G: FloatArray
+    d: FloatArray
+    folded: IntArray
+    counts: IntArray
+    numbers: FloatArray
+
+
+@jit_sum
+def learn_rows(
+    state: State, limits: Limits, span: Any, prior: FloatArray, targets: FloatArray, weights: FloatArray
+) -> None:
+    """Learn rows start..stop of the block."""
+    m = len(state.P0)
+    rho, v = np.empty(len(state.w)), np.empty(state.values.shape[1])
+    for t in range(span[0], span[1]):
+        here = m + t  # slot of this row; those behind it are empty
+        if limits.forgetting < 1.0:
+            _forget(state, limits, here)
+        Delta, delta = _project(state, t, here, 1.0 / weights[t], prior[t])
+        square = _normal_step(state, t, here, Delta, targets[t], rho)
+        if delta <= limits.novelty_tol:
+            continue
+        pivot = delta * (limits.noise + delta / Delta)
+        gain = square / (limits.noise * Delta + delta) ** 2 * pivot
+        if limits.gain_tol >= 0.0 and delta * gain <= limits.gain_tol:
+            continue
+        kappa = rho / (limits.noise * Delta + delta)
+        ratio, u, a = delta / Delta, state.u[t], state.a[t]
+        for i in range(here):
+            v[i] = -a[i] - ratio * u[i]
+        v[here] = 1.0
+        place = -1
+        if state.counts[SIZE] >= limits.max_basis:
+            place = _weakest(state, v, kappa, pivot, gain, here)
+            if place == here:
+                continue
+        _growing_step(state, t, here, v, kappa, (delta, pivot))
+        state.numbers[_COST] -= gain
+        if place < 0:
+            state.homes[here] = state.counts[SIZE]
+            state.counts[SIZE] += 1
+        else:
+            _pruning_step(state, place, here)
+
+
+@jit_sum
+def _forget(state: State, limits: Limits, here: Any) -> None:
+    share = limits.forgetting
+    fresh = (1.0 - share) / limits.noise
+    state.numbers[_SIGMA] *= share
+    state.numbers[_TAU] = share * state.numbers[_TAU] + fresh
+    state.numbers[_COST] *= share
+    for i in range(here):
+        state.P_diagonal[i] = share * state.P_diagonal[i] + fresh * state.K_diagonal[i]
+    root = np.sqrt(share)
+    for o in range(len(state.w)):
+        for i in range(here):
+            state.w[o, i] *= root
+
+
+@jit_sum
+def _project(state: State, t: Any, here: Any, Delta: Any, delta: Any) -> Any:
+    """Make u and a of a row P⁻¹k and K⁻¹k, on the functions in use; return 1/ω + k·u and k(x, x) - k·a."""
+    k, u, a = state.values[t], state.u[t], state.a[t]
+    for j in range(state.folded[1], state.counts[N_G]):
+        _add_projection(a, state.G[j], state.d[j], k, here)
+    for j in range(state.folded[0], state.counts[N_V]):
+        _add_projection(u, state.V[j], state.c[j], k, here)
+    sigma, tau = state.numbers[_SIGMA], state.numbers[_TAU]
+    for i in range(here):
+        used = 1.0 if state.alive[i] else 0.0
+        a[i] *= used
+        u[i] = used * (sigma * u[i]) + tau * a[i]
+        Delta += k[i] * u[i]
+        delta -= k[i] * a[i]
+    return Delta, delta
+
+
+@jit_sum
+def _add_projection(vector: FloatArray, direction: FloatArray, factor: Any, k: FloatArray, size: Any) -> None:
+    """Add factor · (direction·k) · direction to a vector."""
+    product = 0.0
+    for i in range(size):
+        product += direction[i] * k[i]
+    product *= factor
+    for i in range(size):
+        vector[i] += product * direction[i]
+
+
+@jit_sum
+def _normal_step(state: State, t: Any, here: Any, Delta: Any, target: FloatArray, rho: FloatArray) -> Any:
+    """Fill ρ; return |ρ|²."""
+    k, u, w = state.values[t], state.u[t], state.w
+    square = 0.0
+    for o in range(len(w)):
+        residual = target[o]
+        for i in range(here):
+            residual -= k[i] * w[o, i]
+        rho[o] = residual
+        square += residual * residual
+        step = residual / Delta
+        for i in range(here):
+            w[o, i] += step * u[i]
+    for i in range(here):
+        state.P_diagonal[i] -= u[i] * u[i] / Delta
+    state.counts[N_V] = _append(state.V, state.c, state.counts[N_V], u, here, -1.0 / (Delta * state.numbers[_SIGMA]))
+    state.numbers[_COST] += square / Delta
+    return square
+
+
+@jit_sum
+def _append(vectors: FloatArray, factors: FloatArray, number: Any, vector: FloatArray, size: Any, factor: Any) -> Any:
+    """Append a vector, zeros behind its first entries, and its factor; return how many there are."""
+    vectors[number, :size] = vector[:size]
+    vectors[number, size:] = 0.0
+    factors[number] = factor
+    return number + 1
+
+
+@jit_sum
+def _growing_step(state: State, t: Any, here: Any, v: FloatArray, kappa: FloatArray, pivots: Any) -> None:
+    delta, pivot = pivots
+    sigma, tau = state.numbers[_SIGMA], state.numbers[_TAU]
+    state.counts[N_V] = _append(state.V, state.c, state.counts[N_V], v, here + 1, 1.0 / (pivot * sigma))
+    g = -state.a[t]
+    g[here] = 1.0
+    state.counts[N_G] = _append(state.G, state.d, state.counts[N_G], g, here + 1, 1.0 / delta)
+    if tau != 0.0:
+        state.counts[N_V] = _append(state.V, state.c, state.counts[N_V], g, here + 1, -tau / (sigma * delta))
+    for o in range(len(kappa)):
+        for i in range(here + 1):
+            state.w[o, i] += kappa[o] * v[i]
+    for i in range(here + 1):
+        state.P_diagonal[i] += v[i] * v[i] / pivot
+        state.K_diagonal[i] += g[i] * g[i] / delta
+    state.alive[here] = True
+    state.counts[GROWN] += 1
+
+
+@jit_sum
+def _weakest(state: State, v: FloatArray, kappa: FloatArray, pivot: Any, gain: Any, here: Any) -> Any:
+    """The slot whose removal would cost least after the newcomer's arrival: among equals the newest."""
+    lowest = gain
+    scores = np.empty(here)
+    for i in range(here):
+        square = 0.0
+        for o in range(len(kappa)):
+            coefficient = state.w[o, i] + kappa[o] * v[i]
+            square += coefficient * coefficient
+        scores[i] = square / (state.P_diagonal[i] + v[i] * v[i] / pivot) if state.alive[i] else np.inf
+        lowest = min(lowest, scores[i])
+    limit = lowest * (1.0 + TIE)
+    if gain <= limit:
+        return here  # the newest of all
+    found = -1
+    for i in range(here):
+        if scores[i] <= limit and (found < 0 or state.births[i] > state.births[found]):
+            found = i
+    return found
+
+
+@jit_sum
+def _pruning_step(state: State, place: Any, here: Any) -> None:
+    size, m = here + 1, len(state.P0)
+    sigma, tau = state.numbers[_SIGMA], state.numbers[_TAU]
+    g, h = np.zeros(size), np.zeros(size)  # rows of K⁻¹ and P⁻¹
+    if place < m:
+        g[:m] = state.K0[place]
+        h[:m] = state.P0[place]
+    for j in range(state.counts[N_G]):
+        _add_multiple(g, state.G[j], state.d[j] * state.G[j, place])
+    for j in range(state.counts[N_V]):
+        _add_multiple(h, state.V[j], state.c[j] * state.V[j, place])
+    for i in range(size):
+        used = 1.0 if state.alive[i] else 0.0
+        g[i] *= used
+        h[i] = used * (sigma * h[i]) + tau * g[i]
+    g_p, h_p = g[place], h[place]
+    for o in range(len(state.w)):
+        factor = state.w[o, place] / h_p
+        state.numbers[_COST] += factor * state.w[o, place]
+        for i in range(size):
+            state.w[o, i] -= factor * h[i]
+        state.w[o, place] = 0.0
+    for i in range(size):
+        state.P_diagonal[i] -= h[i] * h[i] / h_p
+        state.K_diagonal[i] -= g[i] * g[i] / g_p
+    state.counts[N_G] = _append(state.G, state.d, state.counts[N_G], g, size, -1.0 / g_p)
+    state.counts[N_V] = _append(state.V, state.c, state.counts[N_V], h, size, -1.0 / (h_p * sigma))
+    if tau != 0.0:
+        state.counts[N_V] = _append(state.V, state.c, state.counts[N_V], g, size, tau / (sigma * g_p))
+    state.alive[place] = False
+    state.homes[here] = state.homes[place]
+    state.counts[PRUNED] += 1
+
+
+@jit_sum
+def _add_multiple(vector: FloatArray, direction: FloatArray, factor: Any) -> None:
+    for i in range(len(vector)):
+        vector[i] += factor * direction[i]

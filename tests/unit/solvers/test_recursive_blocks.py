@@ -1,0 +1,83 @@
+"""The recursion on blocks takes the decisions of the plain one, whatever the blocks."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mercer.kernels import Gaussian
+from mercer.solvers.recursive import BlockRecursion, ReferenceRecursion, Rules
+
+KERNEL = Gaussian(0.7, 1.7)
+
+
+def one_at_a_time(rules, rows, targets, weights):
+    model, points = ReferenceRecursion(rules, targets.shape[1]), np.empty((0, rows.shape[1]))
+    for row, target, weight in zip(rows, targets, weights, strict=True):
+        k = KERNEL(points, row[np.newaxis])[:, 0] if len(points) else np.empty(0)
+        place = model.learn(k, 1.7, target, weight)
+        if place >= 0:
+            points = np.vstack([points[:place], row, points[place + 1 :]])
+    return model, points
+
+
+def in_blocks(rules, rows, targets, weights, sizes):
+    model, points, start = BlockRecursion(rules, targets.shape[1]), np.empty((0, rows.shape[1])), 0
+    for size in sizes:
+        span = slice(start, start + size)
+        block = rows[span]
+        k = KERNEL(block, points) if len(points) else np.empty((len(block), 0))
+        origin = model.learn(k, KERNEL(block), np.full(len(block), 1.7), targets[span], weights[span])
+        added = np.zeros((len(origin) - len(points), rows.shape[1]))
+        points = np.vstack([points, added])
+        points[origin >= 0] = block[origin[origin >= 0]]
+        start += size
+    return model, points
+
+
+def assert_same(fast, plain, fast_points, plain_points):
+    np.testing.assert_array_equal(fast.births, plain.births)
+    np.testing.assert_array_equal(fast_points, plain_points)
+    for name in ("n_seen", "n_grown", "n_pruned"):
+        assert getattr(fast, name) == getattr(plain, name)
+    if len(plain.births):
+        # Both are off by their condition number times rounding; what they do to vectors is compared.
+        K = KERNEL(plain_points)
+        tolerance = 1e-13 * np.linalg.cond(K) + 1e-10
+        for left, right in ((fast.P_inverse, plain.P_inverse), (fast.K_inverse, plain.K_inverse)):
+            np.testing.assert_allclose(left, right, rtol=0, atol=tolerance * np.max(np.abs(right)))
+        w = plain.coefficients
+        np.testing.assert_allclose(fast.coefficients, w, rtol=0, atol=tolerance * np.max(np.abs(w)))
+    assert fast.cost == pytest.approx(plain.cost, rel=1e-7, abs=1e-9)
+
+
+streams = st.fixed_dictionaries(
+    {
+        "seed": st.integers(0, 10_000),
+        "n_outputs": st.integers(1, 3),
+        "max_basis": st.sampled_from([1, 3, 8, 20, 500]),
+        "noise": st.sampled_from([1e-2, 0.1, 1.0]),
+        "gain_tol": st.sampled_from([None, 0.0, 1e-3]),
+        "forgetting": st.sampled_from([1.0, 0.99, 0.7]),
+        "weighted": st.booleans(),
+        "repeated": st.booleans(),
+        "sizes": st.lists(st.sampled_from([1, 2, 5, 16, 17, 33, 64, 100]), min_size=1, max_size=6),
+    }
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(streams)
+def test_blocks_decide_as_single_rows_do(stream):
+    rng = np.random.default_rng(stream["seed"])
+    n = sum(stream["sizes"])
+    rows = rng.normal(size=(n, 2))
+    if stream["repeated"]:
+        rows[::4] = rows[0]
+    targets = np.column_stack([np.sin(3 * rows[:, 0] + i) for i in range(stream["n_outputs"])])
+    targets += 0.1 * rng.normal(size=targets.shape)
+    weights = rng.uniform(0.2, 3.0, size=n) if stream["weighted"] else np.ones(n)
+    rules = Rules(stream["noise"], stream["max_basis"], 1e-3, stream["gain_tol"], stream["forgetting"])
+    plain, plain_points = one_at_a_time(rules, rows, targets, weights)
+    fast, fast_points = in_blocks(rules, rows, targets, weights, stream["sizes"])
+    assert_same(fast, plain, fast_points, plain_points)
