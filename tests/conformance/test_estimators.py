@@ -29,10 +29,10 @@ class DistinctRows(BasisStrategy):
     def __init__(self, share=1.0):
         self.share = share  # of the distinct rows, at most
 
-    def select(self, rows, targets, kernel, n_basis, *, weights, random_state, executor):
-        positive = np.arange(rows.n_rows) if weights is None else np.flatnonzero(weights)
-        points = np.unique(rows.take(positive).astype(np.float64), axis=0)
-        number = min(n_basis, int(np.ceil(self.share * len(points))))
+    def choose(self, task):
+        positive = np.arange(task.rows.n_rows) if task.weights is None else np.flatnonzero(task.weights)
+        points = np.unique(task.rows.take(positive).astype(np.float64), axis=0)
+        number = min(task.n_basis, int(np.ceil(self.share * len(points))))
         spread = np.unique(np.linspace(0, len(points) - 1, number).round().astype(int))
         return Basis(points=points[spread])
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from mercer._typing import FloatArray, IntArray
-from mercer.engine import Executor, Rows
+from mercer._typing import FloatArray, IntArray, RandomState
+from mercer._validation import check_random_state
+from mercer.engine import Executor, Rows, Threads, as_rows
 from mercer.kernels import Kernel
 
-__all__ = ["Basis", "BasisStrategy"]
+__all__ = ["Basis", "BasisStrategy", "Task"]
 
 
 @dataclass(frozen=True)
@@ -39,32 +41,81 @@ class Basis:
     scores: FloatArray | None = None
     note: str = ""
 
+    def taken(self, order: IntArray) -> Basis:
+        """Some of the points, in this order."""
+        return replace(
+            self,
+            points=np.ascontiguousarray(self.points[order]),
+            index=None if self.index is None else self.index[order],
+            scores=None if self.scores is None else self.scores[order],
+        )
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a strategy is given.
+
+    Attributes
+    ----------
+    rows : Rows (n, d)
+    targets : array (n, p)
+    kernel : Kernel
+    n_basis : int
+        Most points.
+    weights : array (n,) or None
+        Rows of weight zero are never chosen.
+    random_state : RandomState
+    executor : Threads
+    """
+
+    rows: Rows
+    targets: FloatArray
+    kernel: Kernel
+    n_basis: int
+    weights: FloatArray | None
+    random_state: np.random.RandomState
+    executor: Executor
+
 
 class BasisStrategy(BaseEstimator, ABC):
-    """A way to choose basis points. A subclass gives ``select`` and reads rows through the engine only."""
+    """A way to choose basis points. A subclass gives ``choose`` and reads rows through the engine only."""
 
-    @abstractmethod
     def select(
         self,
-        rows: Rows,
-        targets: FloatArray,
+        rows: Any,
+        targets: Any,
         kernel: Kernel,
         n_basis: int,
         *,
-        weights: FloatArray | None,
-        random_state: np.random.RandomState,
-        executor: Executor,
+        weights: FloatArray | None = None,
+        random_state: RandomState = None,
+        executor: Executor | None = None,
     ) -> Basis:
-        """Choose at most ``n_basis`` points.
+        """Choose at most ``n_basis`` points, and one at least.
 
         Parameters
         ----------
-        rows : Rows (n, d)
-        targets : array (n, p)
+        rows : array (n, d) or Rows
+        targets : array (n,) or (n, p)
+            Not looked at by most strategies.
         kernel : Kernel
+            With numbers for parameters.
         n_basis : int
-        weights : array (n,) or None
+        weights : array (n,) or None, default=None
             Rows of weight zero are never chosen.
-        random_state : RandomState
-        executor : Threads
+        random_state : int, RandomState or None, default=None
+        executor : Threads or None, default=None
         """
+        rows = as_rows(rows)
+        table = np.asarray(targets, dtype=np.float64).reshape(rows.n_rows, -1)
+        random = check_random_state(random_state)
+        basis = self.choose(Task(rows, table, kernel, n_basis, weights, random, executor or Threads()))
+        if len(basis.points):
+            return basis
+        first = np.array([0 if weights is None else int(np.argmax(weights > 0))])
+        note = f"{basis.note} The first row stands for all.".strip()
+        return replace(basis, points=rows.take(first).astype(np.float64), index=first, scores=None, note=note)
+
+    @abstractmethod
+    def choose(self, task: Task) -> Basis:
+        """Choose at most ``task.n_basis`` points; none if no row is of use."""

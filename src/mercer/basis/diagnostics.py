@@ -82,7 +82,7 @@ def nystrom_error(
     random_state: RandomState = None,
     executor: Executor | None = None,
 ) -> NystromError:
-    """Measure how well basis points represent the kernel on rows; one pass over the data, n·m² operations.
+    """Measure how well basis points represent the kernel on rows; two passes over the data, n·m² operations.
 
     Parameters
     ----------
@@ -106,6 +106,9 @@ def nystrom_error(
     (10, True)
     """
     rows, executor = as_rows(rows), executor or Threads()
+    if not isinstance(kernel, Kernel):
+        msg = f"kernel must be a kernel of mercer.kernels, with numbers for parameters; got {kernel!r}."
+        raise TypeError(msg)
     points = np.asarray(getattr(basis, "points", basis), dtype=np.float64)
     if points.ndim != 2 or points.shape[1] != rows.n_features or not len(points):
         msg = f"basis must have shape (m, {rows.n_features}), got {points.shape}."

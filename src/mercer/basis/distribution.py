@@ -8,9 +8,8 @@ from typing import Any, Literal
 import numpy as np
 
 from mercer._typing import FloatArray
-from mercer.basis.base import Basis, BasisStrategy
-from mercer.engine import Executor, Rows, row_moments
-from mercer.kernels import Kernel
+from mercer.basis.base import Basis, BasisStrategy, Task
+from mercer.engine import row_moments
 
 __all__ = ["Distribution"]
 
@@ -50,44 +49,29 @@ class Distribution(BasisStrategy):
     def __init__(self, law: Literal["gaussian", "kde"] | Any = "gaussian") -> None:
         self.law = law
 
-    def select(
-        self,
-        rows: Rows,
-        targets: FloatArray,
-        kernel: Kernel,
-        n_basis: int,
-        *,
-        weights: FloatArray | None,
-        random_state: np.random.RandomState,
-        executor: Executor,
-    ) -> Basis:
+    def choose(self, task: Task) -> Basis:
         """Draw ``n_basis`` points."""
+        n_basis, n_features, random_state = task.n_basis, task.rows.n_features, task.random_state
         if isinstance(self.law, str):
-            points = self._from_rows(rows, n_basis, weights, random_state, executor)
+            points = self._from_rows(task)
         elif hasattr(self.law, "rvs"):
-            points = _drawn(self.law, n_basis, rows.n_features, random_state)
+            points = _drawn(self.law, n_basis, n_features, random_state)
         elif callable(self.law):
             points = np.asarray(self.law(n_basis, random_state), dtype=np.float64)
         else:
             msg = f"law must be 'gaussian', 'kde', a distribution with rvs, or a callable; got {self.law!r}."
             raise ValueError(msg)
-        if points.shape != (n_basis, rows.n_features) or not np.all(np.isfinite(points)):
-            msg = f"law must draw finite points of shape ({n_basis}, {rows.n_features}); it drew {points.shape}."
+        if points.shape != (n_basis, n_features) or not np.all(np.isfinite(points)):
+            msg = f"law must draw finite points of shape ({n_basis}, {n_features}); it drew {points.shape}."
             raise ValueError(msg)
         return Basis(points=np.ascontiguousarray(points))
 
-    def _from_rows(
-        self,
-        rows: Rows,
-        n_basis: int,
-        weights: FloatArray | None,
-        random_state: np.random.RandomState,
-        executor: Executor,
-    ) -> FloatArray:
+    def _from_rows(self, task: Task) -> FloatArray:
         if self.law not in {"gaussian", "kde"}:
             msg = f"law must be 'gaussian', 'kde', a distribution with rvs, or a callable; got {self.law!r}."
             raise ValueError(msg)
-        mean, covariance = row_moments(rows, weights, executor=executor)
+        rows, n_basis, weights, random_state = task.rows, task.n_basis, task.weights, task.random_state
+        mean, covariance = row_moments(rows, weights, executor=task.executor)
         values, vectors = np.linalg.eigh(covariance)
         root = vectors * np.sqrt(np.maximum(values, 0.0))
         deviations = random_state.normal(size=(n_basis, rows.n_features)) @ root.T

@@ -6,11 +6,8 @@ from typing import Literal
 
 import numpy as np
 
-from mercer._typing import FloatArray, IntArray
-from mercer.basis.base import Basis, BasisStrategy
+from mercer.basis.base import Basis, BasisStrategy, Task
 from mercer.basis.least_squares import AllCandidates, Candidate, GrowingFit
-from mercer.engine import Executor, Rows
-from mercer.kernels import Kernel
 
 __all__ = ["ForwardSelection", "check_greedy_parameters", "grow"]
 
@@ -25,7 +22,7 @@ class ForwardSelection(BasisStrategy):
     with their number.
 
     Cost: n·m²·c/2 multiply-adds for c candidates per step (with all rows as candidates n² kernel values per step);
-    memory n·(m + c).
+    memory n·(m + c), with all rows as candidates also a copy of them.
 
     Parameters
     ----------
@@ -60,60 +57,50 @@ class ForwardSelection(BasisStrategy):
         self.stop = stop
         self.tol = tol
 
-    def select(
-        self,
-        rows: Rows,
-        targets: FloatArray,
-        kernel: Kernel,
-        n_basis: int,
-        *,
-        weights: FloatArray | None,
-        random_state: np.random.RandomState,
-        executor: Executor,
-    ) -> Basis:
+    def choose(self, task: Task) -> Basis:
         """Choose at most ``n_basis`` rows."""
         check_greedy_parameters(self.candidates, self.tol)
         if self.stop not in {"budget", "gcv"}:
             msg = f"stop must be 'budget' or 'gcv', got {self.stop!r}."
             raise ValueError(msg)
-        room = min(n_basis, rows.n_rows)
-        fit = GrowingFit(rows, targets, kernel, weights=weights, noise=0.0, room=room, executor=executor)
-        total = float(rows.n_rows if weights is None else np.sum(weights))
-        return grow(fit, self.candidates, self.tol, random_state, n_basis, total if self.stop == "gcv" else None)
+        return grow(GrowingFit(task, noise=0.0), task, self.candidates, self.tol, gcv=self.stop == "gcv")
 
 
-def grow(
-    fit: GrowingFit,
-    candidates: int | None,
-    tol: float,
-    random_state: np.random.RandomState,
-    n_basis: int,
-    total_weight: float | None,
-) -> Basis:
-    """Add functions until the room is used, nothing is gained, or (``total_weight`` given) GCV has passed its least."""
-    room, scale, note = min(n_basis, fit.rows.n_rows), fit.squares, ""
+def grow(fit: GrowingFit, task: Task, candidates: int | None, tol: float, *, gcv: bool = False) -> Basis:
+    """Add functions until the room is used, nothing is gained, or GCV has passed its least."""
+    room, scale, note = min(task.n_basis, task.rows.n_rows), fit.squares, ""
+    total_weight = _total_weight(task, room) if gcv else 0.0
     everything = AllCandidates(fit) if candidates is None else None
     scores: list[float] = []
     while len(fit.index) < room:
-        candidate, gain = _best(fit, everything, candidates or 1, random_state)
+        candidate, gain = _best(fit, everything, candidates or 1, task.random_state)
         if candidate is None or not gain > tol * scale:
-            note = f"{len(fit.index)} of {n_basis} points: no candidate gains {tol:g} of the sum of squares."
+            why = f"no candidate gains {tol:g} of the sum of squares" if tol > 0 else "no other row gains anything"
+            note = f"{len(fit.index)} of {task.n_basis} points: {why}."
             break
-        if not fit.add(candidate) > 0:  # spanned by the others, to rounding
-            break
+        if not fit.add(candidate) > 0:  # spanned by the others, to rounding: it is not free any more
+            continue
         if everything is not None:
             everything.update()
-        if total_weight is not None:
+        if gcv:
             scores.append(_gcv(fit.squares, len(fit.index), total_weight))
             if len(scores) - int(np.argmin(scores)) > _PATIENCE:
                 break
-    size = len(fit.index) if total_weight is None or not scores else int(np.argmin(scores)) + 1
-    if size < len(fit.index) or (total_weight is not None and not note and size < n_basis):
-        note = f"{size} of {n_basis} points: generalised cross-validation is least there."
-    if size < n_basis and not note:
-        note = f"{size} of {n_basis} points: there are no more rows."
-    index = np.array(fit.index[:size], dtype=np.intp)
-    return Basis(points=fit.points[:size], index=index, note=note)
+    size = int(np.argmin(scores)) + 1 if scores else len(fit.index)
+    if scores and size < min(task.n_basis, len(fit.index) + (not note)):
+        note = f"{size} of {task.n_basis} points: generalised cross-validation is least there."
+    if size < task.n_basis and not note:
+        note = f"{size} of {task.n_basis} points: there are no more rows."
+    return Basis(points=fit.points[:size], index=np.array(fit.index[:size], dtype=np.intp), note=note)
+
+
+def _total_weight(task: Task, room: int) -> float:
+    """What GCV counts as rows."""
+    total = float(task.rows.n_rows if task.weights is None else np.sum(task.weights))
+    if total <= min(room, 1):
+        msg = f"stop='gcv' counts a weight as so many rows; these weights sum to {total:g} only."
+        raise ValueError(msg)
+    return total
 
 
 def check_greedy_parameters(candidates: int | None, tol: float) -> None:
@@ -129,16 +116,24 @@ def check_greedy_parameters(candidates: int | None, tol: float) -> None:
 def _best(
     fit: GrowingFit, everything: AllCandidates | None, number: int, random_state: np.random.RandomState
 ) -> tuple[Candidate | None, float]:
+    """The best of some rows drawn at random; while none of them gains anything, of others."""
+    if fit.squares <= 0:
+        return None, 0.0
     if everything is not None:
         return everything.best()
-    candidates = _draw(fit, number, random_state)
-    return fit.best(candidates) if len(candidates) else (None, 0.0)
-
-
-def _draw(fit: GrowingFit, number: int, random_state: np.random.RandomState) -> IntArray:
-    """Rows of positive weight that are not chosen yet, at random."""
-    left = fit.eligible
-    return left if len(left) <= number else random_state.choice(left, number, replace=False)
+    eligible = fit.eligible
+    if not len(eligible):
+        return None, 0.0
+    first = eligible if len(eligible) <= number else random_state.choice(eligible, number, replace=False)
+    candidate, gain = fit.best(first)
+    if gain > 0:
+        return candidate, gain
+    others = random_state.permutation(np.setdiff1d(eligible, first))
+    for start in range(0, len(others), number):
+        candidate, gain = fit.best(others[start : start + number])
+        if gain > 0:
+            return candidate, gain
+    return None, 0.0
 
 
 def _gcv(squares: float, size: int, total_weight: float) -> float:

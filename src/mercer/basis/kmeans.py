@@ -9,9 +9,9 @@ from sklearn.cluster import MiniBatchKMeans
 from threadpoolctl import threadpool_limits
 
 from mercer._typing import FloatArray
-from mercer.basis.base import Basis, BasisStrategy
+from mercer.basis.base import Basis, BasisStrategy, Task
 from mercer.basis.uniform import draw_rows
-from mercer.engine import Executor, Rows, nearest_rows
+from mercer.engine import nearest_rows
 from mercer.kernels import Kernel
 
 __all__ = ["KMeans", "cluster_centres", "metric_of"]
@@ -45,33 +45,24 @@ class KMeans(BasisStrategy):
     def __init__(self, points: Literal["centres", "rows"] = "centres") -> None:
         self.points = points
 
-    def select(
-        self,
-        rows: Rows,
-        targets: FloatArray,
-        kernel: Kernel,
-        n_basis: int,
-        *,
-        weights: FloatArray | None,
-        random_state: np.random.RandomState,
-        executor: Executor,
-    ) -> Basis:
+    def choose(self, task: Task) -> Basis:
         """Find ``n_basis`` centres, or fewer if there are fewer distinct rows."""
         if self.points not in {"centres", "rows"}:
             msg = f"points must be 'centres' or 'rows', got {self.points!r}."
             raise ValueError(msg)
-        index = draw_rows(rows.n_rows, max(_FEWEST, _SAMPLE_PER_CLUSTER * n_basis), weights, random_state)
+        rows, n_basis, weights, metric = task.rows, task.n_basis, task.weights, metric_of(task.kernel)
+        index = draw_rows(rows.n_rows, max(_FEWEST, _SAMPLE_PER_CLUSTER * n_basis), weights, task.random_state)
         sample = rows.take(index).astype(np.float64)
         centres: FloatArray = np.unique(sample, axis=0)
         note = ""
         if len(centres) < n_basis:
-            note = f"{len(centres)} of {n_basis} points: there are no more distinct rows."
+            note = f"{len(centres)} of {n_basis} points: {len(index)} rows sampled are no more than these."
         elif len(centres) > n_basis:
             used = None if weights is None else weights[index]
-            centres = cluster_centres(sample, n_basis, metric_of(kernel), random_state, used)
+            centres = cluster_centres(sample, n_basis, metric, task.random_state, used)
         if self.points == "centres":
             return Basis(points=centres, note=note)
-        nearest = np.unique(nearest_rows(rows, centres, metric_of(kernel), weights=weights, executor=executor))
+        nearest = np.unique(nearest_rows(rows, centres, metric, weights=weights, executor=task.executor))
         if len(nearest) < len(centres):
             note = f"{len(nearest)} of {n_basis} points: several centres have the same nearest row."
         return Basis(points=rows.take(nearest).astype(np.float64), index=nearest, note=note)

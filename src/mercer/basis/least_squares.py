@@ -23,14 +23,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mercer._typing import FloatArray, IntArray
-from mercer.engine import Executor, Rows, kernel_diagonal, kernel_matrix, kernel_times
+from mercer._typing import AnyArray, FloatArray, IntArray
+from mercer.basis.base import Task
+from mercer.engine import kernel_diagonal, kernel_matrix, kernel_times
 from mercer.kernels import Kernel
 
 __all__ = ["AllCandidates", "Candidate", "GrowingFit"]
 
-# A function whose norm falls below this share when those chosen are projected out is spanned by them.
-_SPANNED = 1e-10
+# A function whose squared norm falls below this share when those chosen are projected out is spanned by them.
+_SPANNED = 1e-13
+_SQUARABLE = (1e-100, 1e100)  # kernel values outside are scaled before they are squared
 
 
 _BLOCK = 2048  # rows
@@ -57,31 +59,24 @@ class Candidate:
 class GrowingFit:
     """Functions chosen so far, and what candidates would gain; memory n × n_basis.
 
+    Units of targets and kernel do not matter to the choice: both are scaled so that they can be squared.
+
     Parameters
     ----------
-    rows, targets, kernel, weights, executor
-        As for a strategy.
+    task : Task
     noise : float
         λ.
-    room : int
-        Most functions.
     """
 
-    def __init__(
-        self,
-        rows: Rows,
-        targets: FloatArray,
-        kernel: Kernel,
-        *,
-        weights: FloatArray | None,
-        noise: float,
-        room: int,
-        executor: Executor,
-    ) -> None:
-        self.rows, self.kernel, self.noise, self.executor = rows, kernel, noise, executor
-        self.roots = np.ones(rows.n_rows) if weights is None else np.sqrt(weights)
-        self.targets = self.roots[:, np.newaxis] * targets
-        self._room = np.empty((rows.n_rows, room), order="F")
+    def __init__(self, task: Task, *, noise: float) -> None:
+        rows, targets, weights = task.rows, task.targets, task.weights
+        self.rows, self.executor = rows, task.executor
+        self.kernel, self.noise = _scaled(task, noise)
+        self.roots = np.ones(rows.n_rows) if weights is None else np.sqrt(weights / np.max(weights))
+        self._free = self.roots > 0  # rows that may still be chosen
+        largest = float(np.max(np.abs(targets), initial=0.0))
+        self.targets = self.roots[:, np.newaxis] * (targets / largest if largest > 0 else targets)
+        self._room = np.empty((rows.n_rows, min(task.n_basis, rows.n_rows)), order="F")
         self.index: list[int] = []
         self.points: FloatArray = np.empty((0, rows.n_features))
         self.beta: FloatArray = np.empty((0, 0))
@@ -94,11 +89,14 @@ class GrowingFit:
         return self._room[:, : len(self.index)]
 
     @property
+    def free(self) -> AnyArray:
+        """Which rows may still be chosen, shape (n,)."""
+        return self._free
+
+    @property
     def eligible(self) -> IntArray:
-        """Rows of positive weight that are not chosen yet."""
-        free = self.roots > 0
-        free[self.index] = False
-        return np.flatnonzero(free)
+        """Rows of positive weight that are not chosen yet, nor known to be spanned by those that are."""
+        return np.flatnonzero(self._free)
 
     def best(self, candidates: IntArray) -> tuple[Candidate, float]:
         """The candidate that would lower the objective most, and by how much."""
@@ -109,6 +107,7 @@ class GrowingFit:
         left = norms - np.einsum("ij,ij->j", r, r)
         numerators = columns.T @ self.targets - r.T @ self.projections
         gains = _gains(numerators, left, norms)
+        self._free[candidates[left <= _SPANNED * norms]] = False  # they stay spanned
         best = int(np.argmax(gains))
         return Candidate(int(candidates[best]), columns[:, best].copy(), r[:, best].copy()), float(gains[best])
 
@@ -133,6 +132,7 @@ class GrowingFit:
         new -= self.values @ r
         coefficients[:-1] -= self.beta @ r
         norm = float(np.sqrt(max(float(new @ new + self.noise * coefficients @ cross @ coefficients), 0.0)))
+        self._free[candidate.row] = False
         if norm == 0:
             return 0.0
         g = new @ self.targets / norm
@@ -175,8 +175,7 @@ class AllCandidates:
     def best(self) -> tuple[Candidate, float]:
         """The row with the largest gain, the first of equals, and the gain."""
         gains = _gains(self._numerators, self._left, self._norms)
-        gains[self._fit.index] = 0.0
-        gains[self._fit.roots <= 0] = 0.0
+        gains[~self._fit.free] = 0.0
         row = int(np.argmax(gains))
         return self._fit.candidate(row), float(gains[row])
 
@@ -190,6 +189,14 @@ class AllCandidates:
             r += fit.noise * penalty
         self._numerators -= r * fit.projections[-1]
         self._left -= r[:, 0] ** 2
+
+
+def _scaled(task: Task, noise: float) -> tuple[Kernel, float]:
+    """The kernel, and λ, such that kernel values can be squared."""
+    size = float(np.max(kernel_diagonal(task.rows, task.kernel, executor=task.executor), initial=0.0))
+    if size == 0 or _SQUARABLE[0] < size < _SQUARABLE[1]:
+        return task.kernel, noise
+    return task.kernel * (1.0 / size), noise / size
 
 
 def _gains(numerators: FloatArray, left: FloatArray, norms: FloatArray) -> FloatArray:

@@ -14,23 +14,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import eigvalsh, solve_triangular
+from scipy.linalg import solve_triangular
 
 from mercer._typing import FloatArray, IntArray
-from mercer.basis.base import Basis, BasisStrategy
+from mercer.basis.base import Basis, BasisStrategy, Task
 from mercer.engine import Executor, Rows, SomeRows, kernel_diagonal, squared_projections
 from mercer.kernels import Kernel
 
-__all__ = ["Leverage", "ridge_leverage_scores"]
+__all__ = ["Leverage", "inclusion_probabilities", "ridge_leverage_scores"]
 
 _SMALLEST_NOISE = 1e-10  # beside the mean of k(x, x): below it scores of a sample are rounding
 _LARGEST_SAMPLE = 4  # times the number of points: samples on the way are not larger
 
 
 class Leverage(BasisStrategy):
-    """Draw rows without replacement in proportion to their approximate ridge leverage scores (recursive sampling).
+    """Draw rows by their approximate ridge leverage scores (recursive sampling).
 
-    Cost: about two passes over the data with n·m² multiply-adds each; memory O(n).
+    Cost: about two passes over the data with up to 16 n·m² multiply-adds each (samples on the way have up to 4 m rows);
+    memory O(n) and 16 m².
 
     Parameters
     ----------
@@ -40,9 +41,10 @@ class Leverage(BasisStrategy):
 
     Notes
     -----
-    ``scores`` of the basis are the scores of the rows drawn; row i was drawn with a probability proportional to its
-    score, so 1/score is the weight that makes sums over the sample unbiased for sums over all rows, up to a factor.
-    Regression on the basis does not need these weights: it uses all rows.
+    Row i is among the m points with the probability π_i = min(1, c·score_i), c such that they sum to m (systematic
+    sampling in random order). ``scores`` of the basis are the π of the rows drawn, so that 1/π are the weights that
+    make sums over the points unbiased for sums over all rows. Regression on the basis does not need them: it uses all
+    rows. Of ``sample_weight`` only zeros matter.
 
     References
     ----------
@@ -62,36 +64,49 @@ class Leverage(BasisStrategy):
     def __init__(self, noise: float | None = None) -> None:
         self.noise = noise
 
-    def select(
-        self,
-        rows: Rows,
-        targets: FloatArray,
-        kernel: Kernel,
-        n_basis: int,
-        *,
-        weights: FloatArray | None,
-        random_state: np.random.RandomState,
-        executor: Executor,
-    ) -> Basis:
+    def choose(self, task: Task) -> Basis:
         """Choose ``n_basis`` rows, or fewer if fewer have a positive score."""
         if self.noise is not None and not self.noise > 0:
             msg = f"noise must be None or above zero, got {self.noise!r}."
             raise ValueError(msg)
+        rows, n_basis, weights = task.rows, task.n_basis, task.weights
         used = np.arange(rows.n_rows) if weights is None else np.flatnonzero(weights)
         if len(used) <= n_basis:
             note = "" if len(used) == n_basis else f"{len(used)} of {n_basis} points: there are no more rows."
             return Basis(points=rows.take(used).astype(np.float64), index=used, note=note)
         some = rows if len(used) == rows.n_rows else SomeRows(rows, used)
         scores = ridge_leverage_scores(
-            some, kernel, n_basis, noise=self.noise, random_state=random_state, executor=executor
+            some, task.kernel, n_basis, noise=self.noise, random_state=task.random_state, executor=task.executor
         )
         positive = int(np.sum(scores > 0))
         number, note = n_basis, ""
         if positive < n_basis:
             number, note = positive, f"{positive} of {n_basis} points: no more rows have a positive score."
-        drawn = np.sort(random_state.choice(len(used), number, replace=False, p=scores / np.sum(scores)))
+        chances = inclusion_probabilities(scores, number)
+        drawn = _systematic_sample(chances, number, task.random_state)
         index = used[drawn]
-        return Basis(points=rows.take(index).astype(np.float64), index=index, scores=scores[drawn], note=note)
+        return Basis(points=rows.take(index).astype(np.float64), index=index, scores=chances[drawn], note=note)
+
+
+def inclusion_probabilities(scores: FloatArray, number: int) -> FloatArray:
+    """π_i = min(1, c·score_i) that sum to a number, which at least so many scores above zero allow."""
+    chances, certain = np.zeros(len(scores)), np.zeros(len(scores), dtype=np.bool_)
+    while number - np.sum(certain) > 0:  # each round makes more rows certain, or ends
+        left = scores * ~certain
+        chances = np.where(certain, 1.0, left * ((number - np.sum(certain)) / np.sum(left)))
+        above = ~certain & (chances >= 1.0)
+        if not np.any(above):
+            return chances
+        certain |= above
+    return certain.astype(np.float64)
+
+
+def _systematic_sample(chances: FloatArray, number: int, random_state: np.random.RandomState) -> IntArray:
+    """Draw rows with these probabilities, which sum to the number: equal steps along the rows in random order."""
+    order = random_state.permutation(len(chances))
+    ends = np.cumsum(chances[order])
+    steps = (np.arange(number) + random_state.uniform()) * (ends[-1] / max(number, 1))
+    return np.sort(order[np.searchsorted(ends, steps, side="right")])
 
 
 def ridge_leverage_scores(
@@ -125,7 +140,8 @@ def ridge_leverage_scores(
         chances *= min(1.0, _LARGEST_SAMPLE * n_basis / max(np.sum(chances), 1e-300))
         drawn = random_state.uniform(size=size) < chances
         if not np.any(drawn):
-            drawn[random_state.randint(size)] = True
+            only = random_state.randint(size)
+            drawn[only], chances[only] = True, max(chances[only], 1.0 / size)
         sample = _Sample(index[drawn], chances[drawn])
     return _scores(rows, rows, sample, kernel, n_basis=n_basis, noise=noise, executor=executor)
 
@@ -166,5 +182,4 @@ def _fitted_noise(K: FloatArray, chances: FloatArray, n_basis: int) -> float:
     scaled = K / np.sqrt(np.outer(chances, chances))
     if rank >= len(K):
         return 0.0
-    largest = eigvalsh(scaled, subset_by_index=(len(K) - rank, len(K) - 1))
-    return float((np.trace(scaled) - np.sum(largest)) / rank)
+    return float(np.sum(np.linalg.eigvalsh(scaled)[:-rank]) / rank)

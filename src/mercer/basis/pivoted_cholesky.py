@@ -14,9 +14,8 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from mercer._typing import FloatArray, IntArray
-from mercer.basis.base import Basis, BasisStrategy
-from mercer.engine import Executor, Rows, column_squares, extend_factor, kernel_diagonal, squared_projections
-from mercer.kernels import Kernel
+from mercer.basis.base import Basis, BasisStrategy, Task
+from mercer.engine import column_squares, extend_factor, kernel_diagonal, squared_projections
 
 __all__ = ["PivotedCholesky", "Residual"]
 
@@ -30,9 +29,10 @@ _SMALLEST_PIVOT = 1e-10
 class PivotedCholesky(BasisStrategy):
     r"""Rows that the others chosen do not span: pivots of an incomplete Cholesky decomposition of the kernel matrix.
 
-    ``pivots="greedy"`` takes the row with the largest residual next. ``pivots="random"`` draws rows in proportion to
-    their residual (randomly pivoted Cholesky), which covers clusters in proportion to their size and is not misled by
-    outliers; rows are proposed in blocks and rejected so that the law is that of one row at a time.
+    ``pivots="greedy"`` takes the row with the largest residual next (of weights only zeros matter). ``pivots="random"``
+    draws rows in proportion to weight times residual (randomly pivoted Cholesky), which covers clusters in proportion
+    to their size and is not misled by outliers; rows are proposed in blocks and rejected so that the law is that of one
+    row at a time.
 
     Cost: n·m²/2 multiply-adds and n·m kernel values per block of pivots; memory O(n). Residuals fall as rows are added,
     so greedy pivots, too, are found in blocks: as long as the best row of a pool beats all that are outside.
@@ -79,27 +79,21 @@ class PivotedCholesky(BasisStrategy):
         self.block_size = block_size
         self.store = store
 
-    def select(
-        self,
-        rows: Rows,
-        targets: FloatArray,
-        kernel: Kernel,
-        n_basis: int,
-        *,
-        weights: FloatArray | None,
-        random_state: np.random.RandomState,
-        executor: Executor,
-    ) -> Basis:
+    def choose(self, task: Task) -> Basis:
         """Choose at most ``n_basis`` rows."""
         self._check_parameters()
-        residual = Residual(rows, kernel, weights, executor, room=n_basis if self.store else 0)
+        n_basis = task.n_basis
+        residual = Residual(task, store=self.store)
         trace, block = residual.total, self.block_size or max(16, n_basis // 5)
         least = self.tol * trace
         while len(residual.index) < n_basis and residual.total > least and residual.any_left:
             chosen = (
-                _greedy_pivots(residual) if self.pivots == "greedy" else _random_pivots(residual, block, random_state)
+                _greedy_pivots(residual)
+                if self.pivots == "greedy"
+                else _random_pivots(residual, block, task.random_state)
             )
-            residual.extend(chosen[: n_basis - len(residual.index)], least=least)
+            if len(chosen):
+                residual.extend(chosen[: n_basis - len(residual.index)], least=least)
         return Basis(
             points=residual.points,
             index=residual.index,
@@ -135,9 +129,8 @@ class Residual:
         Σ ω d, what is left of the trace.
     """
 
-    def __init__(
-        self, rows: Rows, kernel: Kernel, weights: FloatArray | None, executor: Executor, *, room: int = 0
-    ) -> None:
+    def __init__(self, task: Task, *, store: bool = False) -> None:
+        rows, kernel, weights, executor = task.rows, task.kernel, task.weights, task.executor
         self._rows, self._kernel, self._weights, self._executor = rows, kernel, weights, executor
         self.diagonal = kernel_diagonal(rows, kernel, executor=executor)
         self._rounding = _ROUNDINGS * float(np.finfo(np.float64).eps) * float(np.max(self.diagonal, initial=0.0))
@@ -147,12 +140,12 @@ class Residual:
         self.points: FloatArray = np.empty((0, rows.n_features))
         self.lower: FloatArray = np.empty((0, 0))
         self.total = self._sum(self.diagonal)
-        self._factor = np.empty((rows.n_rows, room)) if room else None
+        self._factor = np.empty((rows.n_rows, min(task.n_basis, rows.n_rows))) if store else None
 
     @property
     def any_left(self) -> bool:
         """Whether a row is left that the pivots do not span."""
-        return bool(np.max(self.diagonal, initial=0.0) > self._lost)
+        return bool(np.max(self.diagonal, initial=0.0) > self.lost())
 
     @property
     def probabilities(self) -> FloatArray:
@@ -166,11 +159,23 @@ class Residual:
         B = self._half(points)
         return np.asarray(self._kernel(points) - B @ B.T)
 
+    def discard(self, spanned: IntArray) -> None:
+        """Know that nothing is left of some rows."""
+        self.diagonal[spanned] = 0.0
+        self.total = self._sum(self.diagonal)
+
     def extend(self, new: IntArray, *, least: float = 0.0) -> None:
         """Make rows pivots, in their order, without those that are not needed to bring the total down to ``least``."""
         points = self._take(new)
         B = self._half(points)
-        C = np.linalg.cholesky(self._kernel(points) - B @ B.T)
+        try:
+            C = np.linalg.cholesky(self._kernel(points) - B @ B.T)
+        except np.linalg.LinAlgError:  # by rounding: try fewer
+            if len(new) == 1:
+                self.discard(new)
+            else:
+                self.extend(new[: len(new) // 2], least=least)
+            return
         everything, inverse = np.concatenate([self.points, points]), solve_triangular(C, np.eye(len(new)), lower=True)
         # T with [k_S, k_P] T = C⁻¹(k_P - BL⁻¹k_S), a row for each x
         old = solve_triangular(self.lower, B.T, lower=True, trans="T") if len(self.index) else B.T
@@ -185,12 +190,12 @@ class Residual:
         self.lower = np.block([[self.lower, np.zeros((len(self.index), len(new)))], [B, C]])
         self.index, self.points = np.concatenate([self.index, new]), everything
         lowered[new] = 0.0
-        self.diagonal = np.where(lowered > self._lost, lowered, 0.0)
+        self.diagonal = np.where(lowered > self.lost(), lowered, 0.0)
         self.total = self._sum(self.diagonal)
 
-    @property
-    def _lost(self) -> float:
-        return self._rounding * (len(self.index) + 1)
+    def lost(self, more: int = 0) -> float:
+        """What rounding may leave of a row that is spanned, after so many more pivots."""
+        return self._rounding * (len(self.index) + more + 1)
 
     def _take(self, index: IntArray) -> FloatArray:
         return self._rows.take(index).astype(np.float64, copy=False)
@@ -230,17 +235,25 @@ def _greedy_pivots(residual: Residual) -> IntArray:
     pool = pool[diagonal[pool] > 0]  # rows that are chosen, spanned or of weight zero have nothing left
     outside = limit if size < len(diagonal) else 0.0
     left = residual.among(pool)
+    residual.discard(pool[np.diagonal(left) <= residual.lost()])
     chosen: list[int] = []
     while len(chosen) < len(pool):
         values = np.diagonal(left)
         best = int(np.argmax(values))
-        if chosen and not values[best] >= max(outside, _SMALLEST_PIVOT * diagonal[pool[best]]):
+        enough = max(outside, _SMALLEST_PIVOT * diagonal[pool[best]]) if chosen else 0.0
+        if values[best] <= residual.lost(len(chosen)) or values[best] < enough:
             break
         chosen.append(best)
-        column = left[:, best] / np.sqrt(values[best])
-        left = left - np.outer(column, column)
-        left[best], left[:, best] = 0.0, 0.0
+        left = _eliminated(left, best)
     return pool[chosen]
+
+
+def _eliminated(left: FloatArray, pivot: int) -> FloatArray:
+    """What a pivot leaves of a residual matrix."""
+    column = left[:, pivot] / np.sqrt(left[pivot, pivot])
+    left = left - np.outer(column, column)
+    left[pivot], left[:, pivot] = 0.0, 0.0
+    return left
 
 
 def _random_pivots(residual: Residual, block: int, random_state: np.random.RandomState) -> IntArray:
@@ -252,13 +265,13 @@ def _random_pivots(residual: Residual, block: int, random_state: np.random.Rando
     proposed = random_state.choice(len(residual.diagonal), size=block, p=residual.probabilities)
     draws, left = random_state.uniform(size=block), residual.among(proposed)
     before = np.diagonal(left).copy()
+    residual.discard(proposed[before <= residual.lost()])
     chosen: list[int] = []
     for i in range(block):
-        if draws[i] * before[i] >= left[i, i] or (chosen and left[i, i] <= _SMALLEST_PIVOT * before[i]):
-            continue
-        chosen.append(i)
-        column = left[:, i] / np.sqrt(left[i, i])
-        left = left - np.outer(column, column)
+        least = max(residual.lost(len(chosen)), _SMALLEST_PIVOT * before[i] if chosen else 0.0)
+        if draws[i] * before[i] < left[i, i] and left[i, i] > least:
+            chosen.append(i)
+            left = _eliminated(left, i)
     return proposed[chosen]
 
 

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from mercer._typing import FloatArray
-from mercer.basis.base import Basis, BasisStrategy
+from mercer.basis.base import Basis, BasisStrategy, Task
 from mercer.basis.forward_selection import check_greedy_parameters, grow
 from mercer.basis.least_squares import GrowingFit
-from mercer.engine import Executor, Rows
-from mercer.kernels import Kernel
 
 __all__ = ["SparseGreedy"]
 
@@ -53,24 +48,10 @@ class SparseGreedy(BasisStrategy):
         self.candidates = candidates
         self.tol = tol
 
-    def select(
-        self,
-        rows: Rows,
-        targets: FloatArray,
-        kernel: Kernel,
-        n_basis: int,
-        *,
-        weights: FloatArray | None,
-        random_state: np.random.RandomState,
-        executor: Executor,
-    ) -> Basis:
+    def choose(self, task: Task) -> Basis:
         """Choose at most ``n_basis`` rows."""
         check_greedy_parameters(self.candidates, self.tol)
         if not self.noise >= 0:
             msg = f"noise must be at least zero, got {self.noise!r}."
             raise ValueError(msg)
-        fit = GrowingFit(
-            rows, targets, kernel,
-            weights=weights, noise=float(self.noise), room=min(n_basis, rows.n_rows), executor=executor,
-        )  # fmt: skip
-        return grow(fit, self.candidates, self.tol, random_state, n_basis, None)
+        return grow(GrowingFit(task, noise=float(self.noise)), task, self.candidates, self.tol)

@@ -26,9 +26,8 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from mercer._typing import FloatArray
-from mercer.basis.base import Basis, BasisStrategy
-from mercer.engine import Executor, Rows, blas_threads, kernel_diagonal, kernel_matrix
-from mercer.kernels import Kernel
+from mercer.basis.base import Basis, BasisStrategy, Task
+from mercer.engine import blas_threads, kernel_diagonal, kernel_matrix
 
 __all__ = ["SupervisedCholesky"]
 
@@ -38,7 +37,7 @@ _ROUNDINGS = 1e-13  # residuals below this share of the largest k(x, x), for eac
 class SupervisedCholesky(BasisStrategy):
     """Incomplete Cholesky decomposition of the kernel matrix that minds the targets (CSI).
 
-    Cost: n·(m + δ)² multiply-adds and n·(m + δ) kernel values; memory n·(2m + 2δ).
+    Cost: about n·m·(2m + 6δ²) multiply-adds and n·(2m + δ) kernel values; memory n·(2m + 2δ).
 
     Parameters
     ----------
@@ -67,17 +66,7 @@ class SupervisedCholesky(BasisStrategy):
         self.trade_off = trade_off
         self.look_ahead = look_ahead
 
-    def select(
-        self,
-        rows: Rows,
-        targets: FloatArray,
-        kernel: Kernel,
-        n_basis: int,
-        *,
-        weights: FloatArray | None,
-        random_state: np.random.RandomState,
-        executor: Executor,
-    ) -> Basis:
+    def choose(self, task: Task) -> Basis:
         """Choose at most ``n_basis`` rows."""
         if not 0 <= self.trade_off <= 1:
             msg = f"trade_off must lie between 0 and 1, got {self.trade_off!r}."
@@ -85,13 +74,18 @@ class SupervisedCholesky(BasisStrategy):
         if self.look_ahead < 1:
             msg = f"look_ahead must be at least 1, got {self.look_ahead!r}."
             raise ValueError(msg)
-        state = _Decomposition(rows, targets, kernel, weights, min(n_basis, rows.n_rows), executor)
+        rows, n_basis = task.rows, task.n_basis
+        state = _Decomposition(task)
         with blas_threads(1):  # for products as thin as these BLAS is faster on one thread
             while len(state.index) < min(n_basis, rows.n_rows):
                 state.look(self.look_ahead)
                 if not state.pivots_ahead:
                     break
-                state.append(int(np.argmax(state.gains(self.trade_off))))
+                gains = state.gains(self.trade_off)
+                best = int(np.argmax(gains))
+                if not np.isfinite(gains[best]):  # nothing is left of any row
+                    break
+                state.append(best)
         index, note = np.array(state.index, dtype=np.intp), ""
         if len(index) < n_basis:
             note = f"{len(index)} of {n_basis} points: they span all rows to rounding."
@@ -108,15 +102,9 @@ class SupervisedCholesky(BasisStrategy):
 class _Decomposition:
     """Columns chosen, columns ahead, and what is left. Rows are multiplied by the roots of their weights."""
 
-    def __init__(
-        self,
-        rows: Rows,
-        targets: FloatArray,
-        kernel: Kernel,
-        weights: FloatArray | None,
-        room: int,
-        executor: Executor,
-    ) -> None:
+    def __init__(self, task: Task) -> None:
+        rows, kernel, weights, executor = task.rows, task.kernel, task.weights, task.executor
+        room, targets = min(task.n_basis, rows.n_rows), task.targets
         self._rows, self._kernel, self._executor = rows, kernel, executor
         self._roots = np.ones(rows.n_rows) if weights is None else np.sqrt(weights)
         self._targets = self._roots[:, np.newaxis] * targets  # less their projection on Q
@@ -179,7 +167,7 @@ class _Decomposition:
         self._turn(pivot, column)
         self._free -= q @ (q.T @ self._free)
         self.diagonal = np.maximum(self.diagonal - column**2, 0.0)
-        self.diagonal[self.diagonal <= self._lost * (size + 1)] = 0.0
+        self.diagonal[self.diagonal <= self._lost * (size + 2)] = 0.0
         self.diagonal[pivot] = 0.0
 
     def _turn(self, pivot: int, column: FloatArray) -> None:

@@ -4,9 +4,7 @@ import numpy as np
 from sklearn.utils.random import sample_without_replacement
 
 from mercer._typing import FloatArray, IntArray
-from mercer.basis.base import Basis, BasisStrategy
-from mercer.engine import Executor, Rows
-from mercer.kernels import Kernel
+from mercer.basis.base import Basis, BasisStrategy, Task
 
 __all__ = ["Uniform", "draw_rows"]
 
@@ -17,7 +15,7 @@ class Uniform(BasisStrategy):
     """Draw rows without replacement, each as likely as any other.
 
     Reads only the rows it draws; all rows, in their order, if there are no more than ``n_basis``. Up to ten million
-    rows the same ``random_state`` draws the same rows as scikit-learn's ``Nystroem``.
+    rows the same ``random_state`` draws the same rows as scikit-learn's ``Nystroem``. Of weights only zeros matter.
 
     Examples
     --------
@@ -30,21 +28,12 @@ class Uniform(BasisStrategy):
     (20, 1)
     """
 
-    def select(
-        self,
-        rows: Rows,
-        targets: FloatArray,
-        kernel: Kernel,
-        n_basis: int,
-        *,
-        weights: FloatArray | None,
-        random_state: np.random.RandomState,
-        executor: Executor,
-    ) -> Basis:
+    def choose(self, task: Task) -> Basis:
         """Choose ``n_basis`` rows at random, or all."""
-        index = draw_rows(rows.n_rows, n_basis, weights, random_state)
-        note = "" if len(index) == n_basis else f"{len(index)} of {n_basis} points: there are no more rows."
-        return Basis(points=rows.take(index).astype(np.float64), index=index, note=note)
+        number = task.n_basis
+        index = draw_rows(task.rows.n_rows, number, task.weights, task.random_state)
+        note = "" if len(index) == number else f"{len(index)} of {number} points: there are no more rows."
+        return Basis(points=task.rows.take(index).astype(np.float64), index=index, note=note)
 
 
 def draw_rows(n_rows: int, number: int, weights: FloatArray | None, random_state: np.random.RandomState) -> IntArray:

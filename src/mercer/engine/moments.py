@@ -16,8 +16,9 @@ __all__ = ["row_moments"]
 
 
 def row_moments(rows: Rows, weights: FloatArray | None = None, *, executor: Executor) -> tuple[FloatArray, FloatArray]:
-    """Weighted mean (d,) and covariance (d, d) of the rows, in one pass; deviations are from the first row."""
-    origin = rows.take(np.zeros(1, dtype=np.intp))[0].astype(np.float64)
+    """Weighted mean (d,) and covariance (d, d) of the rows, in one pass; deviations are from the first that counts."""
+    first = 0 if weights is None else int(np.argmax(weights > 0))
+    origin = rows.take(np.array([first]))[0].astype(np.float64)
     size = rows.n_features + 1
 
     def prepare() -> tuple[ArraySum, Callable[[FloatArray, int, int], None]]:
@@ -25,6 +26,8 @@ def row_moments(rows: Rows, weights: FloatArray | None = None, *, executor: Exec
 
         def add(block: FloatArray, start: int, stop: int) -> None:
             augmented = np.column_stack([block - origin, np.ones(stop - start)])
+            if weights is not None:
+                augmented[weights[start:stop] <= 0] = 0.0  # however large
             weighted = augmented if weights is None else weights[start:stop, np.newaxis] * augmented
             partial.value += weighted.T @ augmented
 

@@ -54,8 +54,7 @@ class Frame:
         while lower is None or (steady and len(lower) > 1 and not _is_steady(lower)):
             stricter *= _STRICTER
             factor = pivoted_cholesky(kernel(basis.points), tolerance=stricter)
-            index = None if basis.index is None else basis.index[factor.order]
-            basis = Basis(points=np.ascontiguousarray(basis.points[factor.order]), index=index)
+            basis = basis.taken(factor.order)
             # A single point is kept whatever its kernel value, which may be zero.
             lower = _factor(kernel, basis.points, tolerance) if len(factor.order) > 1 else factor.lower
         if len(basis.points) < given:

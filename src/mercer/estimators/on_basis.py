@@ -44,8 +44,11 @@ class OnBasis(ABC):
         """Choose the basis; ``steady`` if differences k(x, x) - |v|² will be taken (see ``Frame.build``)."""
         random_state = check_random_state(self.random_state)
         kernel = resolve_kernel(self.kernel, data, random_state)
+        targets = data.targets
+        if getattr(self, "intercept", False):  # which takes the mean: no function has to
+            targets = targets - np.average(targets, axis=0, weights=data.weights)
         basis = choose_basis(
-            self.basis, data.rows, data.targets, kernel, int(self.n_basis),
+            self.basis, data.rows, targets, kernel, int(self.n_basis),
             weights=data.weights, random_state=random_state, executor=make_threads(self),
         )  # fmt: skip
         return Frame.build(kernel, basis, dtype, steady=steady)
@@ -73,6 +76,12 @@ class OnBasis(ABC):
         """Why there are fewer basis points than were asked for, or an empty string."""
         check_is_fitted(self)
         return self._frame.basis.note
+
+    @property
+    def basis_residual_trace_(self) -> float | None:
+        """What the basis leaves of the trace of the kernel matrix, as a share of it, if the strategy knows."""
+        check_is_fitted(self)
+        return self._frame.basis.residual_trace
 
     @property
     def rank_(self) -> int:

@@ -51,13 +51,15 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, BaseEstimator):
     Ghahramani), or the variational lower bound of the exact marginal likelihood (Titsias), over the positions of m
     basis points, the kernel's parameters and the noise.
 
-    Time n·m² per step (two passes over the rows), memory m² per thread and n.
+    Time n·m² per step, for two passes over the rows (a third, to sum k(x, x), for the bound); seven passes before the
+    first step; memory m² per thread and n.
 
     Parameters
     ----------
-    kernel : str, kernel or callable, default="gaussian"
+    kernel : str or kernel, default="gaussian"
         Where the parameters start: a name ("gaussian", "matern", "linear", "polynomial") or a kernel of
-        ``mercer.kernels``. One length scale per feature is fitted if the kernel has an array of them.
+        ``mercer.kernels`` that has gradients. Parameters are looked for within a factor of 10 000. One length scale per
+        feature is fitted if the kernel has an array of them.
     n_basis : int, default=100
         m; if there are fewer rows, all are taken.
     basis : str, strategy or array (m, d), default="uniform"
@@ -67,7 +69,8 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, BaseEstimator):
         variances may follow noise that differs between inputs.
     noise : float, default=0.1
         Where λ starts; above zero. If kernel and noise are both fitted, the search begins with the best noise for the
-        kernel and with the best common factor of the two: neither this value nor the units of the targets matter.
+        kernel and with the best common factor of the two: neither this value nor the units of the targets matter. What
+        is found is at least 1e-6 of the targets' mean square.
     fit_points, fit_kernel, fit_noise : bool, default=True
         What is fitted.
     intercept : bool, default=False
@@ -75,7 +78,7 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, BaseEstimator):
     max_iter : int, default=300
         Most steps of L-BFGS.
     tol : float, default=1e-5
-        Stop when a step gains less than this per row.
+        Stop when a step gains less than this per row (or than this share of the objective, if it is above 1 per row).
     random_state : int, RandomState or None, default=None
         For the choice of the first basis, and of the rows on which a median distance is found.
     n_jobs : int or None, default=None
@@ -203,7 +206,8 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, BaseEstimator):
         )
         best, result = search.run(max_iter=int(self.max_iter), tol=float(self.tol), verbose=int(self.verbose))
         kernel = best.kernel * unit**2 if self.fit_kernel else start.kernel
-        self._fitted_frame = Frame.build(kernel, Basis(points=best.points), _DTYPE)
+        points = Basis(points=best.points, note=start.basis.note)
+        self._fitted_frame = Frame.build(kernel, points, _DTYPE, steady=True)
         self.noise_ = best.noise * unit**2 if self.fit_noise else float(self.noise)
         self.n_iter_ = int(result.nit)
         n_values = search.objective.n_rows * data.targets.shape[1]

@@ -53,7 +53,8 @@ __all__ = ["Gradient", "SparseObjective"]
 
 # Shares of the mean of k(z, z) that are added in turn to a singular matrix: points may meet while they are moved.
 _JITTERS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6)
-_SMALLEST_PIVOT = 1e-13  # of a regular matrix, beside the largest k(z, z)
+# Largest error of |v|², as a share of k(x, x), that rounding of K_mm may cause: about eps·k·tr K_mm⁻¹.
+_ROUNDING = 1e-5
 
 
 @dataclass(frozen=True)
@@ -224,8 +225,10 @@ def _factor(square: FloatArray) -> FloatArray:
     for jitter in _JITTERS:
         np.fill_diagonal(square, diagonal + jitter * np.mean(diagonal))
         lower, info = lapack.dpotrf(np.asfortranarray(square), lower=1, clean=1)
-        if info == 0 and np.min(np.diagonal(lower)) ** 2 > _SMALLEST_PIVOT * np.max(diagonal):
-            return np.asfortranarray(lower)
+        if info == 0:
+            inverse, _ = lapack.dtrtri(lower, lower=1)
+            if np.finfo(np.float64).eps * np.max(diagonal) * np.sum(inverse**2) <= _ROUNDING:
+                return np.asfortranarray(lower)
     msg = "the kernel matrix of the pseudo-inputs is not positive definite. Use a kernel that is."
     raise NotPositiveDefiniteError(msg)
 

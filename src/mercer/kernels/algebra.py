@@ -75,6 +75,10 @@ class Sum(_Pair):
         left, right = self.left.gradients(rows, points, weights), self.right.gradients(rows, points, weights)
         return left[0] + right[0], _named(left[1], right[1])
 
+    def diagonal_gradient(self, rows: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
+        """Those of both, side by side."""
+        return _named(self.left.diagonal_gradient(rows, weights), self.right.diagonal_gradient(rows, weights))
+
     def _scaled(self, factor: float) -> Kernel:
         return Sum(self.left * factor, self.right * factor)
 
@@ -117,6 +121,13 @@ class Product(_Pair):
         left = self.left.gradients(rows, points, weights * self.right(rows, points))
         right = self.right.gradients(rows, points, weights * self.left(rows, points))
         return left[0] + right[0], _named(left[1], right[1])
+
+    def diagonal_gradient(self, rows: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
+        """Product rule."""
+        return _named(
+            self.left.diagonal_gradient(rows, weights * self.right.diagonal(rows)),
+            self.right.diagonal_gradient(rows, weights * self.left.diagonal(rows)),
+        )
 
     def _scaled(self, factor: float) -> Kernel:
         return Product(self.left * factor, clone(self.right))

@@ -55,6 +55,10 @@ class Linear(Kernel):
         """Contract ∂k/∂log A = k; see ``Kernel``."""
         return {"amplitude": np.asarray(np.sum(weights * self(rows, points)))}
 
+    def diagonal_gradient(self, rows: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
+        """∂k/∂log A = k."""
+        return {"amplitude": np.asarray(weights @ self.diagonal(rows))}
+
 
 class Polynomial(Kernel):
     r"""Polynomial kernel, :math:`A\,(s\,x^\top z + c)^p`.
@@ -123,6 +127,20 @@ class Polynomial(Kernel):
         gradient: dict[str, FloatArray] = {
             "scale": np.asarray(self.scale * np.sum(slopes * inner)),
             "amplitude": np.asarray(np.sum(weights * self(rows, points))),
+        }
+        if self.offset > 0:
+            gradient["offset"] = np.asarray(self.offset * np.sum(slopes))
+        return gradient
+
+    def diagonal_gradient(self, rows: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
+        """As above, with x·x in place of x·z."""
+        rows = np.asarray(rows, dtype=np.float64)
+        squares = np.einsum("ij,ij->i", rows, rows)
+        base = self.scale * squares + self.offset
+        slopes = weights * self.amplitude * self.degree * base ** (self.degree - 1)
+        gradient: dict[str, FloatArray] = {
+            "scale": np.asarray(self.scale * (slopes @ squares)),
+            "amplitude": np.asarray(weights @ self.diagonal(rows)),
         }
         if self.offset > 0:
             gradient["offset"] = np.asarray(self.offset * np.sum(slopes))

@@ -55,7 +55,7 @@ def basis_errors(
     kernel: Any = "gaussian",
     n_basis: Sequence[int] = (25, 50, 100, 200),
     *,
-    strategies: Sequence[str] | Mapping[str, Any] = UNSUPERVISED,
+    strategies: str | Sequence[str] | Mapping[str, Any] = UNSUPERVISED,
     y: Any = None,
     random_state: RandomState = None,
     executor: Executor | None = None,
@@ -69,7 +69,7 @@ def basis_errors(
     n_basis : sequence of int, default=(25, 50, 100, 200)
     strategies : names, or mapping from names of your own to strategies
     y : array (n,), (n, p) or None, default=None
-        Targets, for strategies that mind them.
+        Targets, without which strategies that mind them choose nothing of use.
     random_state : int, RandomState or None, default=None
     executor : Threads or None, default=None
 
@@ -91,6 +91,8 @@ def basis_errors(
     random = check_random_state(random_state)
     resolved = resolve_kernel(kernel, Data(rows, targets, None, False), random)
     seed = int(random.randint(2**31))
+    if isinstance(strategies, str):
+        strategies = [strategies]
     named = strategies if isinstance(strategies, Mapping) else {name: name for name in strategies}
     errors: dict[str, list[NystromError]] = {}
     for name, strategy in named.items():

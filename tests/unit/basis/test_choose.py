@@ -30,8 +30,8 @@ def test_a_name_means_its_strategy(rows):
 
 def test_a_strategy_of_ones_own_is_asked(rows):
     class Corners(BasisStrategy):
-        def select(self, rows, targets, kernel, n_basis, *, weights, random_state, executor):
-            return Basis(points=np.full((n_basis, rows.n_features), 7.0))
+        def choose(self, task):
+            return Basis(points=np.full((task.n_basis, task.rows.n_features), 7.0))
 
     np.testing.assert_array_equal(choose(Corners(), rows, n_basis=3).points, np.full((3, 2), 7.0))
 

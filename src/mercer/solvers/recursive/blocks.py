@@ -39,7 +39,7 @@ class BlockRecursion:
         self.P_inverse: FloatArray = np.empty((0, 0))
         self.K_inverse: FloatArray = np.empty((0, 0))
         self.coefficients: FloatArray = np.empty((0, n_outputs))
-        self.births = np.empty(0, dtype=np.intp)
+        self.births: IntArray = np.empty(0, dtype=np.intp)
         self.cost = 0.0
         self.n_seen = self.n_grown = self.n_pruned = 0
 

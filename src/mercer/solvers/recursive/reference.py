@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mercer._typing import FloatArray
+from mercer._typing import FloatArray, IntArray
 from mercer.solvers.recursive.rules import Rules, weakest
 
 __all__ = ["ReferenceRecursion"]
@@ -60,7 +60,7 @@ class ReferenceRecursion:
         self.P_inverse: FloatArray = np.empty((0, 0))
         self.K_inverse: FloatArray = np.empty((0, 0))
         self.coefficients: FloatArray = np.empty((0, n_outputs))
-        self.births = np.empty(0, dtype=np.intp)
+        self.births: IntArray = np.empty(0, dtype=np.intp)
         self.cost = 0.0
         self.n_seen = self.n_grown = self.n_pruned = 0
 
