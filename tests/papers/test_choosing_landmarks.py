@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from mercer.papers import choosing_landmarks
-from mercer.papers.choosing_landmarks import DATA, QUICK, Curves, Sizes, Source, main, report, run
+from mercer.papers.choosing_landmarks import DATA, QUICK, Sizes, Source, main, report, run
+from mercer.papers.landmark_results import Curves, Measured, Results
 
 TINY = Sizes(points=(5, 20), seeds=2, largest=150)
 
@@ -35,10 +36,11 @@ def test_greedy_pivots_of_the_run_are_those_of_a_smaller_one(small):
     assert np.all(small.unexplained["Cholesky, greedy"][:, 1] < small.unexplained["uniform"][:, 1])
 
 
-def curves(**errors):
+def curves(found=10, **errors):
     table = {name: np.array(values)[:, np.newaxis] for name, values in errors.items()}
     seconds = {name: np.ones(len(values)) for name, values in errors.items()}
-    return Curves("made up", (10,), 0.1, table, table, seconds)
+    numbers = {name: np.full((len(values), 1), found) for name, values in errors.items()}
+    return Curves("made up", (10,), 0.1, table, table, numbers, seconds)
 
 
 def test_what_counts_as_better_than_uniform():
@@ -49,14 +51,38 @@ def test_what_counts_as_better_than_uniform():
     assert not curves(uniform=[1.0], clear=[0.1]).better_than_uniform(0)  # one draw shows nothing
 
 
-def test_results_survive_a_file_and_the_report_names_what_is_better(small):
-    again = Curves.from_record(small.as_record())
-    assert again.points == small.points
-    for name in small.errors:
-        np.testing.assert_array_equal(again.errors[name], small.errors[name])
+def test_the_report_names_what_is_better_and_how_many_points_were_found():
     text = report([curves(uniform=[1.0, 1.1], clear=[0.5, 0.6])], TINY)
     assert "clear 48%" in text
     assert "uniform draws are enough" in text
+    assert "[7]" not in text
+    assert "0.5500 ± 0.0500 [7]" in report([curves(found=7, uniform=[1.0, 1.1], clear=[0.5, 0.6])], TINY)
+
+
+def test_a_run_goes_on_where_it_was(tmp_path, monkeypatch):
+    monkeypatch.setattr(choosing_landmarks, "DATA", {"blob": Source(blob, 300, 100)})
+    path = tmp_path / "results.json"
+    kept = Results(path, TINY)
+    first = run("blob", TINY, kept=kept)
+    again = Results(path, TINY)
+    assert again.has("blob", "uniform", 1)
+    assert not again.has("blob", "uniform", 2)
+    monkeypatch.setattr(choosing_landmarks, "_measure", None)  # nothing is measured again
+    second = run("blob", TINY, kept=again)
+    for name in first.errors:
+        np.testing.assert_array_equal(first.errors[name], second.errors[name])
+    with pytest.raises(ValueError, match="another size of the experiment"):
+        Results(path, QUICK)
+
+
+def test_results_are_on_disk_at_once(tmp_path):
+    kept = Results(tmp_path / "results.json", TINY)
+    kept.set_noise("a", 0.5)
+    kept.add("a", "uniform", 0, Measured([0.1], [0.2], [5], 1.0))
+    again = Results(tmp_path / "results.json", TINY)
+    assert again.noise("a") == 0.5
+    assert again.is_complete("a", ["uniform"], 1)
+    assert not again.is_complete("a", ["uniform", "k-means"], 1)
 
 
 def test_one_command_writes_report_plots_and_results(tmp_path, capsys, monkeypatch):

@@ -20,19 +20,17 @@ Inputs are standardised; the kernel is Gaussian with the median distance as leng
 clusters: 0.5, a scale within them); λ is chosen once per data set by generalised cross-validation on a uniform basis.
 Splits and draws differ between seeds.
 
-Run it: ``python -m mercer.papers.choosing_landmarks`` (``--quick`` for a small version). Results are kept in a file, so
-that single data sets can be run again.
+Run it: ``python -m mercer.papers.choosing_landmarks`` (``--quick`` for a small version). Results are kept in a file: a
+run that was interrupted goes on where it was.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -50,10 +48,10 @@ from mercer.basis import (
     nystrom_error,
 )
 from mercer.datasets import load_abalone, load_boston, load_forest, make_clusters, make_waves
-from mercer.engine import Threads, as_rows
 from mercer.estimators.nystrom_regressor import NystromRegressor
 from mercer.kernels import Gaussian, Kernel
 from mercer.kernels.length_scale import median_distance
+from mercer.papers.landmark_results import Curves, Measured, Results
 from mercer.reports.table import format_table
 
 __all__ = ["DATA", "FULL", "QUICK", "Curves", "Sizes", "main", "run", "strategies"]
@@ -143,7 +141,9 @@ def strategies(noise: float) -> dict[str, tuple[BasisStrategy, bool]]:
     return {
         "uniform": (Uniform(), False),
         "k-means": (KMeans(), False),
+        "k-means, rows": (KMeans("rows"), False),
         "Gaussian law": (Distribution("gaussian"), False),
+        "KDE": (Distribution("kde"), False),
         "leverage": (Leverage(), False),
         "Cholesky, random": (PivotedCholesky("random"), True),
         "Cholesky, greedy": (PivotedCholesky("greedy"), True),
@@ -153,105 +153,55 @@ def strategies(noise: float) -> dict[str, tuple[BasisStrategy, bool]]:
     }
 
 
-@dataclass(frozen=True)
-class Curves:
-    """Results of a data set, as arrays (seeds, numbers of points) by strategy; seconds are for the largest number."""
-
-    name: str
-    points: tuple[int, ...]
-    noise: float
-    unexplained: dict[str, FloatArray]
-    errors: dict[str, FloatArray]
-    seconds: dict[str, FloatArray]  # (seeds,)
-
-    def better_than_uniform(self, column: int) -> dict[str, float]:
-        """Strategies that beat uniform draws, with the share of the test error that they save.
-
-        They save at least 1 %, and three standard errors of the difference between draws with the same seed.
-        """
-        plain = self.errors["uniform"][:, column]
-        savings = {name: plain - other[:, column] for name, other in self.errors.items()}
-        return {
-            name: float(np.mean(saving) / np.mean(plain))
-            for name, saving in savings.items()
-            if float(np.mean(saving)) > max(0.01 * float(np.mean(plain)), 3.0 * _standard_error(saving))
-        }
-
-    def as_record(self) -> dict[str, Any]:
-        """The results as numbers and lists, for a file."""
-        tables = {key: {name: np.asarray(v).tolist() for name, v in getattr(self, key).items()} for key in _TABLES}
-        return {"name": self.name, "points": list(self.points), "noise": self.noise, **tables}
-
-    @classmethod
-    def from_record(cls, record: dict[str, Any]) -> Curves:
-        """Results from a file."""
-        tables = {key: {name: np.array(v) for name, v in record[key].items()} for key in _TABLES}
-        return cls(record["name"], tuple(record["points"]), record["noise"], **tables)
-
-
-_TABLES = ("unexplained", "errors", "seconds")
-
-
-def _standard_error(values: FloatArray) -> float:
-    return float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("inf")
-
-
-def run(name: str, sizes: Sizes = FULL, *, verbose: bool = False) -> Curves:
-    """Run all strategies on one data set."""
-    noise: float | None = None
-    results: dict[tuple[str, int], _Measured] = {}
+def run(name: str, sizes: Sizes = FULL, *, kept: Results | None = None, verbose: bool = False) -> Curves:
+    """Run all strategies on one data set; what is kept already is not run again."""
+    kept = kept or Results(None)
     for seed in range(sizes.seeds):
-        task = Task.draw(DATA[name], sizes, seed)
-        noise = noise or _noise(task)
-        for strategy, (choose, nested) in strategies(noise).items():
+        task: Task | None = None
+        noise = kept.noise(name)
+        for strategy in strategies(1.0):
+            if kept.has(name, strategy, seed):
+                continue
+            task = task or Task.draw(DATA[name], sizes, seed)
+            noise = noise or kept.set_noise(name, _noise(task))
+            choose, nested = strategies(noise)[strategy]
             measured = _measure(task, choose, nested, sizes.points, noise, seed)
-            results[strategy, seed] = measured
+            kept.add(name, strategy, seed, measured)
             if verbose:
                 shown = "  ".join(f"{m}: {e:.4f}" for m, e in zip(sizes.points, measured.errors, strict=True))
                 print(f"{name}, seed {seed}, {strategy:16s} {shown}  ({measured.seconds:.1f} s)", flush=True)
-
-    def table(attribute: str) -> dict[str, FloatArray]:
-        seeds = range(sizes.seeds)
-        return {
-            strategy: np.array([getattr(results[strategy, seed], attribute) for seed in seeds])
-            for strategy in strategies(1.0)
-        }
-
-    return Curves(name, sizes.points, noise or 0.0, table("unexplained"), table("errors"), table("seconds"))
+    return kept.curves(name, sizes.points, list(strategies(1.0)), sizes.seeds)
 
 
 def _noise(task: Task) -> float:
     model = NystromRegressor(task.kernel, n_basis=min(200, len(task.rows) // 2), noise="gcv", random_state=0)
-    return model.fit(task.rows, task.targets).noise_
-
-
-@dataclass(frozen=True)
-class _Measured:
-    unexplained: list[float]
-    errors: list[float]
-    seconds: float
+    return float(model.fit(task.rows, task.targets).noise_)
 
 
 def _measure(
     task: Task, strategy: BasisStrategy, nested: bool, numbers: Sequence[int], noise: float, seed: int
-) -> _Measured:
+) -> Measured:
     """Share of the trace left and test error for each number of points, and seconds to choose the most."""
     most, seconds = _select(task, strategy, max(numbers), seed)
-    unexplained, errors = [], []
+    unexplained: list[float] = []
+    errors: list[float] = []
+    found: list[int] = []
     for m in numbers:
         points = most[:m] if nested or m == max(numbers) else _select(task, strategy, m, seed)[0]
-        unexplained.append(nystrom_error(task.rows, points, task.kernel, random_state=0).unexplained)
-        model = NystromRegressor(task.kernel, basis=points, noise=noise).fit(task.rows, task.targets)
-        errors.append(task.error(np.asarray(model.predict(task.test_rows))))
-    return _Measured(unexplained, errors, seconds)
+        if nested and found and len(points) == found[-1]:  # there are no more
+            unexplained.append(unexplained[-1])
+            errors.append(errors[-1])
+        else:
+            unexplained.append(nystrom_error(task.rows, points, task.kernel, random_state=0).unexplained)
+            model = NystromRegressor(task.kernel, basis=points, noise=noise).fit(task.rows, task.targets)
+            errors.append(task.error(np.asarray(model.predict(task.test_rows))))
+        found.append(len(points))
+    return Measured(unexplained, errors, found, seconds)
 
 
 def _select(task: Task, strategy: BasisStrategy, number: int, seed: int) -> tuple[FloatArray, float]:
     start = time.perf_counter()
-    basis = strategy.select(
-        as_rows(task.rows), task.targets[:, np.newaxis], task.kernel, number,
-        weights=None, random_state=np.random.RandomState(seed), executor=Threads(),
-    )  # fmt: skip
+    basis = strategy.select(task.rows, task.targets, task.kernel, number, random_state=seed)
     return basis.points, time.perf_counter() - start
 
 
@@ -260,12 +210,12 @@ def report(all_curves: Sequence[Curves], sizes: Sizes) -> str:
     parts = [
         "# Choosing landmarks\n",
         f"Made by `python -m mercer.papers.choosing_landmarks` with {sizes.seeds} seeds; what the data are and how the "
-        "errors are taken stands at the top of that module. Means over the seeds; seconds are for the largest number "
-        "of points.\n",
+        "errors are taken stands at the top of that module. Means and standard deviations over the seeds; in brackets, "
+        "how many points were found if they were fewer than asked for. Seconds are for the largest number of points.\n",
         "## Where uniform draws are enough\n",
         "Strategies whose test error is below that of uniform draws, by at least 1 % and by three standard errors of "
         "the difference between draws with the same seed, with what they save; a dash means that uniform draws are "
-        "enough.\n",
+        "enough. With five seeds a strategy that is no better passes this by chance in about one of fifty cases.\n",
         f"```text\n{_summary(all_curves)}\n```\n",
     ]
     for curves in all_curves:
@@ -295,8 +245,13 @@ def _table(curves: Curves, values: dict[str, FloatArray], *, seconds: bool = Fal
     header = ["strategy", *map(str, curves.points), *(["seconds"] if seconds else [])]
     rows, digits = [], ".4f" if seconds else ".2e"
     for strategy, results in values.items():
-        mean, spread = np.mean(results, axis=0), np.std(results, axis=0)
-        cells = [f"{a:{digits}} ± {b:{digits}}" for a, b in zip(mean, spread, strict=True)]
+        found = np.mean(curves.found[strategy], axis=0)
+        cells = [
+            f"{a:{digits}} ± {b:{digits}}" + (f" [{number:.0f}]" if number < m - 0.5 else "")
+            for a, b, number, m in zip(
+                np.mean(results, axis=0), np.std(results, axis=0), found, curves.points, strict=True
+            )
+        ]
         rows.append([strategy, *cells, *([float(np.mean(curves.seconds[strategy]))] if seconds else [])])
     return format_table(header, rows)
 
@@ -322,34 +277,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="All strategies for choosing basis points, compared.")
     parser.add_argument("--quick", action="store_true", help="a small version, for a look")
     parser.add_argument("--data", nargs="*", choices=list(DATA), default=list(DATA), help="none: only write the report")
-    parser.add_argument("--output", type=Path, default=Path("docs/papers/choosing_landmarks"))
+    parser.add_argument("--output", type=Path, help="folder; docs/papers/choosing_landmarks unless quick")
     options = parser.parse_args(arguments)
     sizes = QUICK if options.quick else FULL
-    options.output.mkdir(parents=True, exist_ok=True)
-    results = options.output / "results.json"
+    folder = options.output or (Path("build") if options.quick else Path("docs/papers")) / "choosing_landmarks"
+    folder.mkdir(parents=True, exist_ok=True)
+    kept = Results(folder / "results.json", sizes)
     for name in options.data:
-        _keep(results, run(name, sizes, verbose=True))
-    text = _write(results, sizes)
-    print(f"\n{text}\nWritten to {options.output}")
-
-
-def _keep(path: Path, curves: Curves) -> None:
-    """Add results to those in the file, or replace them."""
-    records = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    records[curves.name] = curves.as_record()
-    path.write_text(json.dumps(records, indent=1) + "\n", encoding="utf-8")
-
-
-def _write(path: Path, sizes: Sizes) -> str:
-    """Write and return the report of the results in the file that have as many points and seeds, with plots beside."""
-    records = json.loads(path.read_text(encoding="utf-8"))
-    known = [Curves.from_record(records[name]) for name in DATA if name in records]
-    alike = [one for one in known if one.points == sizes.points and len(one.errors["uniform"]) == sizes.seeds]
-    for curves in alike:
-        save_plots(curves, path.parent)
-    text = report(alike, sizes)
-    (path.parent / "report.md").write_text(text, encoding="utf-8")
-    return text
+        run(name, sizes, kept=kept, verbose=True)
+    complete = [name for name in DATA if kept.is_complete(name, list(strategies(1.0)), sizes.seeds)]
+    all_curves = [kept.curves(name, sizes.points, list(strategies(1.0)), sizes.seeds) for name in complete]
+    for curves in all_curves:
+        save_plots(curves, folder)
+    text = report(all_curves, sizes)
+    (folder / "report.md").write_text(text, encoding="utf-8")
+    print(f"\n{text}\nWritten to {folder}")
 
 
 if __name__ == "__main__":
