@@ -197,6 +197,9 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, BaseEstimator):
         mean = np.average(data.targets, axis=0, weights=data.weights) if self.intercept else 0.0
         centred = data.targets - mean
         unit = _root_mean_square(centred, data.weights)
+        if not 1e-150 < unit < 1e150:
+            msg = f"the targets are of size {unit:.1g}, whose square cannot be a variance: scale them."
+            raise ValueError(msg)
         search = _Search(
             objective=SparseObjective(data.rows, centred / unit, data.weights, self.objective, make_threads(self)),
             start=_Point(start.kernel * unit**-2, start.basis.points, float(self.noise) * unit**-2),

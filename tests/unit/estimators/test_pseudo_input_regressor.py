@@ -181,6 +181,12 @@ def test_units_of_the_targets_do_not_matter(rows, targets, unit):
     assert model.objective_value_ + N * np.log(unit) == pytest.approx(expected.objective_value_, abs=1e-4)
 
 
+@pytest.mark.parametrize("unit", [1e-200, 1e200])
+def test_targets_whose_squares_are_no_numbers_are_refused(rows, targets, unit):
+    with pytest.raises(ValueError, match="the targets are of size .* scale them"):
+        fit(rows, unit * targets)
+
+
 @pytest.mark.parametrize("unit", [1e-100, 1e-6, 1e6, 1e100])
 def test_units_of_the_rows_do_not_matter_with_a_median_length_scale(rows, targets, unit):
     kernel = Gaussian("median")
