@@ -183,7 +183,7 @@ def test_units_of_the_targets_do_not_matter(rows, targets, unit):
 
 @pytest.mark.parametrize("unit", [1e-200, 1e200])
 def test_targets_whose_squares_are_no_numbers_are_refused(rows, targets, unit):
-    with pytest.raises(ValueError, match="the targets are of size .* scale them"):
+    with pytest.raises(ValueError, match=r"the targets are of size .* scale them"):
         fit(rows, unit * targets)
 
 
