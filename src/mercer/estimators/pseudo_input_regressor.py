@@ -197,7 +197,7 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, BaseEstimator):
         mean = np.average(data.targets, axis=0, weights=data.weights) if self.intercept else 0.0
         centred = data.targets - mean
         unit = _root_mean_square(centred, data.weights)
-        if not 1e-150 < unit < 1e150:
+        if not 1e-152 < unit < 1e152:
             msg = f"the targets are of size {unit:.1g}, whose square cannot be a variance: scale them."
             raise ValueError(msg)
         search = _Search(

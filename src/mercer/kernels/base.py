@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
-from mercer._typing import FloatArray
+from mercer._typing import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from mercer.kernels.algebra import Sum
@@ -57,6 +57,13 @@ class Kernel(BaseEstimator, ABC):
     @abstractmethod
     def bind(self, points: FloatArray, dtype: Any = np.float64) -> Section:
         """Prepare k(·, points) for many tiles of rows."""
+
+    def rebind(self, section: Section, points: FloatArray, changed: slice | IntArray) -> Section:
+        """Prepare k(·, points) for points that differ from those of a float64 section in some places only.
+
+        The section may be changed and returned, where that is less work.
+        """
+        return self.bind(points)
 
     @abstractmethod
     def diagonal(self, rows: FloatArray) -> FloatArray:

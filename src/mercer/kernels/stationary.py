@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.base import clone
 
-from mercer._typing import FloatArray
+from mercer._typing import FloatArray, IntArray
 from mercer.kernels import profiles
 from mercer.kernels.base import Kernel, Section, check_positive, tile_buffer
 from mercer.kernels.length_scale import median_distance
@@ -60,6 +60,13 @@ class Stationary(Kernel):
             msg = "length_scale='median' is a number only for given rows: fit a model, or call kernel.resolve(rows)."
             raise ValueError(msg)
         return StationarySection(self, points, dtype=dtype, profile=self.profile(dtype))
+
+    def rebind(self, section: Section, points: FloatArray, changed: slice | IntArray) -> Section:
+        """Change some points of a section in place; its centre stays."""
+        if not isinstance(section, StationarySection) or section.n_points != len(points):
+            return self.bind(points)
+        section.replace(points[changed], changed)
+        return section
 
     def diagonal(self, rows: FloatArray) -> FloatArray:
         """k(x, x) = amplitude."""
@@ -129,18 +136,27 @@ class StationarySection(Section):
         inverse_scale = np.broadcast_to(1.0 / np.asarray(kernel.length_scale, dtype=np.float64), self.n_features)
         self._inverse_scale64 = np.ascontiguousarray(inverse_scale)
         self.inverse_scale = inverse_scale.astype(dtype)
-        with np.errstate(over="ignore"):  # pairs with such points are computed from differences
-            self.points = ((points - self.shift.astype(np.float64)) * inverse_scale).astype(dtype)  # z̃, (m, d)
-        folded = np.empty((self.n_points, self.n_features + 2), dtype=dtype)
-        folded[:, :-2] = self.points
-        folded[:, -2] = 1.0
-        with np.errstate(over="ignore"):
-            folded[:, -1] = -0.5 * np.einsum("ij,ij->i", self.points, self.points)
-        self._folded = folded.T  # (d+2, m)
+        self.points = np.empty(points.shape, dtype=dtype)  # z̃, (m, d)
+        self._folded = np.ones((self.n_points, self.n_features + 2), dtype=dtype).T  # (d+2, m)
         eps = float(np.finfo(dtype).eps)
         kink = 0.0 if kernel.smooth_at_zero else np.sqrt(eps)
-        far = FAR if np.all(np.isfinite(folded)) else -1.0
-        self._limits = (far, np.log(eps) - 2.0, 8.0 * eps, float(kink))
+        self._limits = (FAR, np.log(eps) - 2.0, 8.0 * eps, float(kink))
+        self._fill(points, slice(None))
+
+    def replace(self, points: FloatArray, places: slice | IntArray) -> None:
+        """Put points in the places of others."""
+        self._given[places] = points
+        self._fill(self._given[places], places)
+
+    def _fill(self, points: FloatArray, places: slice | IntArray) -> None:
+        with np.errstate(over="ignore"):  # pairs with such points are computed from differences
+            scaled = ((points - self.shift.astype(np.float64)) * self._inverse_scale64).astype(self.dtype)
+            halves = -0.5 * np.einsum("ij,ij->i", scaled, scaled)
+        self.points[places] = scaled
+        folded = self._folded.T
+        folded[places, :-2], folded[places, -1] = scaled, halves
+        if not np.all(np.isfinite(halves)):
+            self._limits = (-1.0, *self._limits[1:])
 
     def scaled(self, rows: FloatArray) -> FloatArray:
         """x̃ = (x - shift)/ℓ."""

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cython_blas, cython_lapack
 
+from mercer._jit import jit
 from mercer._typing import FloatArray
 
 __all__ = ["add_gram", "factor_upper", "mirror", "solve_upper", "subtract_products", "whiten"]
@@ -70,14 +71,15 @@ def add_gram(accumulator: FloatArray, tile: FloatArray, factor: float = 1.0) -> 
     )  # fmt: skip
 
 
+@jit
 def mirror(accumulator: FloatArray) -> None:
     """Copy the upper triangle of a square array onto the lower one, in place and in blocks."""
-    size, block = len(accumulator), 256
-    for start in range(0, size, block):
-        stop = min(start + block, size)
-        diagonal = accumulator[start:stop, start:stop]
-        diagonal[...] = np.triu(diagonal) + np.triu(diagonal, 1).T
-        accumulator[stop:, start:stop] = accumulator[start:stop, stop:].T
+    size, block = accumulator.shape[0], 32
+    for first in range(0, size, block):
+        for start in range(first, size, block):
+            for j in range(start, min(start + block, size)):
+                for i in range(first, min(first + block, j)):
+                    accumulator[j, i] = accumulator[i, j]
 
 
 def whiten(tile: FloatArray, lower: FloatArray) -> None:

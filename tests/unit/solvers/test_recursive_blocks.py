@@ -26,8 +26,8 @@ def in_blocks(rules, rows, targets, weights, sizes):
     for size in sizes:
         span = slice(start, start + size)
         block = rows[span]
-        k = KERNEL(block, points) if len(points) else np.empty((len(block), 0))
-        origin = model.learn(k, KERNEL(block), np.full(len(block), 1.7), targets[span], weights[span])
+        values = KERNEL(block, np.concatenate([points, block]))
+        origin = model.learn(values, np.full(len(block), 1.7), targets[span], weights[span])
         added = np.zeros((len(origin) - len(points), rows.shape[1]))
         points = np.vstack([points, added])
         points[origin >= 0] = block[origin[origin >= 0]]

@@ -43,17 +43,13 @@ class BlockRecursion:
         self.cost = 0.0
         self.n_seen = self.n_grown = self.n_pruned = 0
 
-    def learn(
-        self, k: FloatArray, among: FloatArray, prior: FloatArray, targets: FloatArray, weights: FloatArray
-    ) -> IntArray:
+    def learn(self, values: FloatArray, prior: FloatArray, targets: FloatArray, weights: FloatArray) -> IntArray:
         """Learn a block of rows.
 
         Parameters
         ----------
-        k : array (b, m)
-            Kernel values between the rows and the functions in use.
-        among : array (b, b)
-            Kernel values between the rows.
+        values : array (b, m + b)
+            Kernel values between the rows and the functions in use, and among the rows.
         prior : array (b,)
             k(x, x).
         targets : array (b, p)
@@ -65,8 +61,8 @@ class BlockRecursion:
         array (m',)
             For each function in use after the block, the row of the block that it came from, or -1 if it was there.
         """
-        n_rows, m = k.shape
-        block = _Block(self, np.ascontiguousarray(np.concatenate([k, among], axis=1)), m)
+        n_rows = len(values)
+        block = _Block(self, np.ascontiguousarray(values), len(self.births))
         for start in range(0, n_rows, _FOLD):
             stop = min(start + _FOLD, n_rows)
             block.learn(start, stop, prior, targets, weights)

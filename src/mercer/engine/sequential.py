@@ -1,0 +1,77 @@
+"""A dictionary of rows that grows and prunes itself while rows stream by."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mercer._typing import FloatArray, IntArray
+from mercer.engine.executors.threads import blas_threads
+from mercer.kernels import Kernel, Section
+from mercer.solvers.recursive import BlockRecursion, Rules, block_rows
+
+__all__ = ["SequentialLearner"]
+
+
+class SequentialLearner:
+    """Learn rows in their order; memory m² and m·d for m functions, whatever the number of rows.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        With numbers for parameters.
+    rules : Rules
+    n_features, n_outputs : int
+
+    Attributes
+    ----------
+    points : array (m, d)
+        The dictionary.
+    recursion : BlockRecursion
+        Coefficients, cost, counts.
+    """
+
+    def __init__(self, kernel: Kernel, rules: Rules, n_features: int, n_outputs: int) -> None:
+        self.kernel = kernel
+        self.recursion = BlockRecursion(rules, n_outputs)
+        self.points: FloatArray = np.empty((0, n_features))
+        self._section: Section | None = None
+        self._slots: FloatArray = np.empty((0, n_features))  # points of the section: the dictionary, then a block
+
+    def learn(self, rows: FloatArray, targets: FloatArray, weights: FloatArray | None = None) -> None:
+        """Learn rows (n, d) with targets (n, p), one after the other; weights are above zero."""
+        rows = np.ascontiguousarray(rows, dtype=np.float64)
+        weights = np.ones(len(rows)) if weights is None else weights
+        start = 0
+        with blas_threads(1):  # the products of a block are too small for more
+            while start < len(rows):
+                stop = min(start + block_rows(len(self.points)), len(rows))
+                self._learn_block(rows[start:stop], targets[start:stop], weights[start:stop])
+                start = stop
+
+    def _learn_block(self, rows: FloatArray, targets: FloatArray, weights: FloatArray) -> None:
+        values = self._bound(rows).tile(rows)
+        origin = self.recursion.learn(values, self.kernel.diagonal(rows), targets, weights)
+        places = np.flatnonzero(origin >= 0)
+        if len(origin) > len(self.points):
+            self.points = np.concatenate([self.points, np.empty((len(origin) - len(self.points), rows.shape[1]))])
+        elif len(places):
+            self.points = self.points.copy()  # who has taken the old ones keeps them
+        self.points[places] = rows[origin[places]]
+        self._remember(places)
+
+    def _bound(self, rows: FloatArray) -> Section:
+        """The kernel bound to the dictionary and a block."""
+        m, slots = len(self.points), len(self.points) + len(rows)
+        if self._section is None or len(self._slots) != slots:
+            self._slots = np.concatenate([self.points, rows])
+            self._section = self.kernel.bind(self._slots)
+        else:
+            self._slots[m:] = rows
+            self._section = self.kernel.rebind(self._section, self._slots, slice(m, None))
+        return self._section
+
+    def _remember(self, places: IntArray) -> None:
+        """Have the newcomers in the places of those that they have replaced."""
+        if self._section is not None and len(places):
+            self._slots[places] = self.points[places]
+            self._section = self.kernel.rebind(self._section, self._slots, places)
