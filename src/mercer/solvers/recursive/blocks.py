@@ -18,17 +18,14 @@ import numpy as np
 from mercer._typing import FloatArray, IntArray
 from mercer.solvers.blas import add_gram, mirror
 from mercer.solvers.recursive.rules import Rules
-from mercer.solvers.recursive.steps import GROWN, N_G, N_V, PRUNED, SIZE, Limits, State, learn_rows
+from mercer.solvers.recursive.steps import GROWN, N_G, N_V, PRUNED, SIZE, Limits, State, learn_rows, pack
 
 __all__ = ["BlockRecursion", "block_rows"]
 
-_FOLD = 16  # rows after which vectors are folded into the products of the rows to come
-_MOST_ROWS = 128
-
 
 def block_rows(n_functions: int) -> int:
-    """Rows of a block: more where matrices are large."""
-    return 16 if n_functions < 200 else 64 if n_functions < 700 else _MOST_ROWS
+    """Rows of a block: products of larger blocks are faster, but rows have more slots to mind."""
+    return 64 if n_functions < 700 else 128
 
 
 class BlockRecursion:
@@ -42,6 +39,7 @@ class BlockRecursion:
         self.births: IntArray = np.empty(0, dtype=np.intp)
         self.cost = 0.0
         self.n_seen = self.n_grown = self.n_pruned = 0
+        self._memory: State | None = None
 
     def learn(self, values: FloatArray, prior: FloatArray, targets: FloatArray, weights: FloatArray) -> IntArray:
         """Learn a block of rows.
@@ -61,103 +59,91 @@ class BlockRecursion:
         array (m',)
             For each function in use after the block, the row of the block that it came from, or -1 if it was there.
         """
-        n_rows = len(values)
-        block = _Block(self, np.ascontiguousarray(values), len(self.births))
-        for start in range(0, n_rows, _FOLD):
-            stop = min(start + _FOLD, n_rows)
-            block.learn(start, stop, prior, targets, weights)
-            block.fold(stop)
-        return block.close()
-
-
-class _Block:
-    """A block under way."""
-
-    def __init__(self, owner: BlockRecursion, values: FloatArray, m: int) -> None:
-        n_rows, slots = values.shape
-        self._owner, self._m = owner, m
-        u, a = np.zeros((n_rows, slots)), np.zeros((n_rows, slots))
-        if m:
-            np.matmul(values[:, :m], owner.P_inverse, out=u[:, :m])
-            np.matmul(values[:, :m], owner.K_inverse, out=a[:, :m])
-        w, diagonals = np.zeros((owner.coefficients.shape[1], slots)), np.zeros((2, slots))
-        w[:, :m] = owner.coefficients.T
-        diagonals[:, :m] = np.diagonal(owner.P_inverse), np.diagonal(owner.K_inverse)
-        alive = np.zeros(slots, dtype=np.bool_)
-        alive[:m] = True
-        self._state = State(
-            values=values,
-            u=u,
-            a=a,
-            w=w,
-            P_diagonal=diagonals[0],
-            K_diagonal=diagonals[1],
-            alive=alive,
-            births=np.concatenate([owner.births, owner.n_seen + np.arange(n_rows)]),
-            homes=np.concatenate([np.arange(m), np.full(n_rows, -1)]),
-            P0=owner.P_inverse,
-            K0=owner.K_inverse,
-            V=np.empty((5 * n_rows, slots)),
-            c=np.empty(5 * n_rows),
-            G=np.empty((2 * n_rows, slots)),
-            d=np.empty(2 * n_rows),
-            folded=np.zeros(2, dtype=np.intp),
-            counts=np.array([0, 0, m, 0, 0]),
-            numbers=np.array([1.0, 0.0, owner.cost]),
-        )
-
-    def learn(self, start: int, stop: int, prior: FloatArray, targets: FloatArray, weights: FloatArray) -> None:
-        """Learn rows of the block one after the other."""
-        rules = self._owner.rules
+        block = self._start(np.ascontiguousarray(values))
+        rules = self.rules
         gain_tol = -1.0 if rules.gain_tol is None else rules.gain_tol
         limits = Limits(rules.noise, rules.max_basis, rules.novelty_tol, gain_tol, rules.forgetting)
-        learn_rows(self._state, limits, (start, stop), prior, targets, weights)
+        learn_rows(block, limits, prior, targets, weights)
+        return self._close(block)
 
-    def fold(self, stop: int) -> None:
-        """Account for all vectors so far in the products of the rows that are left."""
-        state = self._state
-        left, (first_v, first_g) = state.values[stop:], state.folded
-        for vectors, factors, products, first, last in (
-            (state.V, state.c, state.u, first_v, state.counts[N_V]),
-            (state.G, state.d, state.a, first_g, state.counts[N_G]),
-        ):
-            if last > first and len(left):
-                new = vectors[first:last]
-                products[stop:] += ((left @ new.T) * factors[first:last]) @ new
-        state.folded[:] = state.counts[N_V], state.counts[N_G]
+    def _start(self, values: FloatArray) -> State:
+        """The state of a block, in memory that blocks of the same shape share."""
+        (n_rows, slots), m, n_outputs = values.shape, len(self.births), self.coefficients.shape[1]
+        if self._memory is None or self._memory.u.shape != values.shape:
+            self._memory = _memory(n_rows, slots, n_outputs)
+        block = self._memory._replace(values=values, P0=self.P_inverse, K0=self.K_inverse)
+        block.u[:, m:], block.a[:, m:] = 0.0, 0.0
+        if m:
+            np.matmul(values[:, :m], self.P_inverse, out=block.u[:, :m])
+            np.matmul(values[:, :m], self.K_inverse, out=block.a[:, :m])
+        block.w[:, :m], block.w[:, m:] = self.coefficients.T, 0.0
+        for diagonal, matrix in ((block.P_diagonal, self.P_inverse), (block.K_diagonal, self.K_inverse)):
+            diagonal[:m], diagonal[m:] = np.diagonal(matrix), 0.0
+        block.alive[:m], block.alive[m:] = True, False
+        block.births[:m], block.births[m:] = self.births, np.arange(self.n_seen, self.n_seen + n_rows)
+        block.homes[:m], block.homes[m:] = np.arange(m), -1
+        block.counts[:] = 0
+        block.counts[SIZE] = m
+        block.numbers[:] = 1.0, 0.0, self.cost
+        return block
 
-    def close(self) -> IntArray:
-        """Apply what was learned to the owner."""
-        owner, state, m = self._owner, self._state, self._m
-        born = m + np.flatnonzero(state.alive[m:])
-        source: IntArray = np.arange(int(state.counts[SIZE]))
-        source[state.homes[born]] = born
-        sigma, tau, cost = state.numbers
-        owner.K_inverse = _applied(owner.K_inverse, state.G, state.d, int(state.counts[N_G]), source)
-        P_inverse = _applied(owner.P_inverse, state.V, state.c, int(state.counts[N_V]), source)
-        if owner.rules.forgetting < 1.0:
-            P_inverse = sigma * P_inverse + tau * owner.K_inverse
-        owner.P_inverse = P_inverse
-        owner.coefficients = np.ascontiguousarray(state.w[:, source].T)
-        owner.births, owner.cost = state.births[source], float(cost)
-        owner.n_seen += len(state.values)
-        owner.n_grown += int(state.counts[GROWN])
-        owner.n_pruned += int(state.counts[PRUNED])
+    def _close(self, block: State) -> IntArray:
+        """Apply what was learned."""
+        m = len(self.births)
+        born = m + np.flatnonzero(block.alive[m:])
+        source = np.arange(int(block.counts[SIZE]))
+        source[block.homes[born]] = born
+        sigma, tau, cost = block.numbers
+        self.K_inverse = _applied(self.K_inverse, block.G, block.d, int(block.counts[N_G]), source)
+        P_inverse = _applied(self.P_inverse, block.V, block.c, int(block.counts[N_V]), source)
+        if self.rules.forgetting < 1.0:
+            P_inverse = sigma * P_inverse + tau * self.K_inverse
+        self.P_inverse = P_inverse
+        self.coefficients = np.ascontiguousarray(block.w[:, source].T)
+        self.births, self.cost = block.births[source], float(cost)
+        self.n_seen += len(block.values)
+        self.n_grown += int(block.counts[GROWN])
+        self.n_pruned += int(block.counts[PRUNED])
         return np.where(source >= m, source - m, -1)
+
+
+def _memory(n_rows: int, slots: int, n_outputs: int) -> State:
+    return State(
+        values=np.empty((n_rows, slots)),
+        u=np.empty((n_rows, slots)),
+        a=np.empty((n_rows, slots)),
+        w=np.empty((n_outputs, slots)),
+        P_diagonal=np.empty(slots),
+        K_diagonal=np.empty(slots),
+        alive=np.empty(slots, dtype=np.bool_),
+        births=np.empty(slots, dtype=np.intp),
+        homes=np.empty(slots, dtype=np.intp),
+        P0=np.empty((0, 0)),
+        K0=np.empty((0, 0)),
+        V=np.empty((5 * n_rows, slots)),
+        c=np.empty(5 * n_rows),
+        G=np.empty((2 * n_rows, slots)),
+        d=np.empty(2 * n_rows),
+        counts=np.zeros(5, dtype=np.intp),
+        numbers=np.zeros(3),
+    )
 
 
 def _applied(matrix: FloatArray, vectors: FloatArray, factors: FloatArray, number: int, source: IntArray) -> FloatArray:
     """The matrix plus Σ c vvᵀ, with slots moved to their places."""
     size, m = len(source), len(matrix)
+    if number == 0:
+        return matrix
     new = source >= m
-    if np.any(new):
+    if size > m:
         larger = np.zeros((size, size))
         larger[:m, :m] = matrix
-        larger[new], larger[:, new] = 0.0, 0.0
         matrix = larger
-    scaled = vectors[:number, source] * np.sqrt(np.abs(factors[:number]))[:, np.newaxis]
-    positive = factors[:number] > 0
-    add_gram(matrix, scaled[positive])
-    add_gram(matrix, scaled[~positive], -1.0)
+    places = np.flatnonzero(new)
+    if len(places):
+        matrix[places], matrix[:, places] = 0.0, 0.0
+    positive, negative = pack(vectors, factors, number, source)
+    add_gram(matrix, positive)
+    add_gram(matrix, negative, -1.0)
     mirror(matrix)
     return matrix

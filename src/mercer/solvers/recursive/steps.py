@@ -15,10 +15,11 @@ from mercer._jit import jit_sum
 from mercer._typing import FloatArray, IntArray
 from mercer.solvers.recursive.rules import TIE
 
-__all__ = ["GROWN", "N_G", "N_V", "PRUNED", "SIZE", "Limits", "State", "learn_rows"]
+__all__ = ["GROWN", "N_G", "N_V", "PRUNED", "SIZE", "Limits", "State", "learn_rows", "pack"]
 
 N_V, N_G, SIZE, GROWN, PRUNED = range(5)  # of ``counts``
 _SIGMA, _TAU, _COST = range(3)  # of ``numbers``
+_FOLD = 16  # rows after which vectors are folded into the products of the rows to come
 
 
 class Limits(NamedTuple):
@@ -52,8 +53,6 @@ class State(NamedTuple):
         Vectors and factors of M.
     G, d : arrays (2 b, s), (2 b,)
         Vectors and factors of K⁻¹.
-    folded : array (2,)
-        How many vectors of V and G are in u and a.
     counts : array (5,)
         Vectors in V, in G; functions in use; grown; pruned.
     numbers : array (3,)
@@ -75,47 +74,65 @@ class State(NamedTuple):
     c: FloatArray
     G: FloatArray
     d: FloatArray
-    folded: IntArray
     counts: IntArray
     numbers: FloatArray
 
 
 @jit_sum
-def learn_rows(
-    state: State, limits: Limits, span: Any, prior: FloatArray, targets: FloatArray, weights: FloatArray
-) -> None:
-    """Learn rows start..stop of the block."""
-    m = len(state.P0)
-    rho, v = np.empty(len(state.w)), np.empty(state.values.shape[1])
-    for t in range(span[0], span[1]):
-        here = m + t  # slot of this row; those behind it are empty
+def learn_rows(state: State, limits: Limits, prior: FloatArray, targets: FloatArray, weights: FloatArray) -> None:
+    """Learn the rows of a block one after the other."""
+    folded_v, folded_g = 0, 0  # vectors that are in u and a
+    for t in range(len(state.values)):
+        if t % _FOLD == 0 and t > 0:
+            _fold(state.values, state.u, state.V[folded_v : state.counts[N_V]], state.c[folded_v:], t)
+            _fold(state.values, state.a, state.G[folded_g : state.counts[N_G]], state.d[folded_g:], t)
+            folded_v, folded_g = state.counts[N_V], state.counts[N_G]
         if limits.forgetting < 1.0:
-            _forget(state, limits, here)
-        Delta, delta = _project(state, t, here, 1.0 / weights[t], prior[t])
-        square = _normal_step(state, t, here, Delta, targets[t], rho)
-        if delta <= limits.novelty_tol:
-            continue
-        pivot = delta * (limits.noise + delta / Delta)
-        gain = square / (limits.noise * Delta + delta) ** 2 * pivot
-        if limits.gain_tol >= 0.0 and delta * gain <= limits.gain_tol:
-            continue
-        kappa = rho / (limits.noise * Delta + delta)
-        ratio, u, a = delta / Delta, state.u[t], state.a[t]
-        for i in range(here):
-            v[i] = -a[i] - ratio * u[i]
-        v[here] = 1.0
-        place = -1
-        if state.counts[SIZE] >= limits.max_basis:
-            place = _weakest(state, v, kappa, pivot, gain, here)
-            if place == here:
-                continue
-        _growing_step(state, t, here, v, kappa, (delta, pivot))
-        state.numbers[_COST] -= gain
-        if place < 0:
-            state.homes[here] = state.counts[SIZE]
-            state.counts[SIZE] += 1
-        else:
-            _pruning_step(state, place, here)
+            _forget(state, limits, len(state.P0) + t)
+        Delta, delta = _project(state, t, (folded_v, folded_g), 1.0 / weights[t], prior[t])
+        _learn(state, limits, t, Delta, delta, targets[t])
+
+
+@jit_sum
+def _fold(values: FloatArray, products: FloatArray, vectors: FloatArray, factors: FloatArray, first: Any) -> None:
+    """Account for vectors in the products of the rows that are left."""
+    if len(vectors) == 0:
+        return
+    projections = np.dot(values[first:], vectors.T)
+    for j in range(len(vectors)):
+        for i in range(len(projections)):
+            projections[i, j] *= factors[j]
+    products[first:] += np.dot(projections, vectors)
+
+
+@jit_sum
+def _learn(state: State, limits: Limits, t: Any, Delta: Any, delta: Any, target: FloatArray) -> None:
+    here = len(state.P0) + t  # slot of this row; those behind it are empty
+    rho = np.empty(len(state.w))
+    square = _normal_step(state, t, here, Delta, target, rho)
+    if delta <= limits.novelty_tol:
+        return
+    pivot = delta * (limits.noise + delta / Delta)
+    gain = square / (limits.noise * Delta + delta) ** 2 * pivot
+    if limits.gain_tol >= 0.0 and delta * gain <= limits.gain_tol:
+        return
+    kappa = rho / (limits.noise * Delta + delta)
+    v, ratio, u, a = np.empty(here + 1), delta / Delta, state.u[t], state.a[t]
+    for i in range(here):
+        v[i] = -a[i] - ratio * u[i]
+    v[here] = 1.0
+    place = -1
+    if state.counts[SIZE] >= limits.max_basis:
+        place = _weakest(state, v, kappa, pivot, gain, here)
+        if place == here:
+            return
+    _growing_step(state, t, here, v, kappa, (delta, pivot))
+    state.numbers[_COST] -= gain
+    if place < 0:
+        state.homes[here] = state.counts[SIZE]
+        state.counts[SIZE] += 1
+    else:
+        _pruning_step(state, place, here)
 
 
 @jit_sum
@@ -134,12 +151,12 @@ def _forget(state: State, limits: Limits, here: Any) -> None:
 
 
 @jit_sum
-def _project(state: State, t: Any, here: Any, Delta: Any, delta: Any) -> Any:
+def _project(state: State, t: Any, folded: Any, Delta: Any, delta: Any) -> Any:
     """Make u and a of a row P⁻¹k and K⁻¹k, on the functions in use; return 1/ω + k·u and k(x, x) - k·a."""
-    k, u, a = state.values[t], state.u[t], state.a[t]
-    for j in range(state.folded[1], state.counts[N_G]):
+    k, u, a, here = state.values[t], state.u[t], state.a[t], len(state.P0) + t
+    for j in range(folded[1], state.counts[N_G]):
         _add_projection(a, state.G[j], state.d[j], k, here)
-    for j in range(state.folded[0], state.counts[N_V]):
+    for j in range(folded[0], state.counts[N_V]):
         _add_projection(u, state.V[j], state.c[j], k, here)
     sigma, tau = state.numbers[_SIGMA], state.numbers[_TAU]
     for i in range(here):
@@ -273,3 +290,24 @@ def _pruning_step(state: State, place: Any, here: Any) -> None:
 def _add_multiple(vector: FloatArray, direction: FloatArray, factor: Any) -> None:
     for i in range(len(vector)):
         vector[i] += factor * direction[i]
+
+
+@jit_sum
+def pack(vectors: FloatArray, factors: FloatArray, number: Any, source: IntArray) -> Any:
+    """Vectors times the roots of their factors, entries from ``source``, those of positive and of negative factors."""
+    n_positive = 0
+    for j in range(number):
+        n_positive += 1 if factors[j] > 0.0 else 0
+    positive, negative = np.empty((n_positive, len(source))), np.empty((number - n_positive, len(source)))
+    at_positive, at_negative = 0, 0
+    for j in range(number):
+        root = np.sqrt(np.abs(factors[j]))
+        if factors[j] > 0.0:
+            for i in range(len(source)):
+                positive[at_positive, i] = root * vectors[j, source[i]]
+            at_positive += 1
+        else:
+            for i in range(len(source)):
+                negative[at_negative, i] = root * vectors[j, source[i]]
+            at_negative += 1
+    return positive, negative
