@@ -42,6 +42,10 @@ class SequentialLearner:
         rows = np.ascontiguousarray(rows, dtype=np.float64)
         weights = np.ones(len(rows)) if weights is None else weights
         start = 0
+        if self.recursion.rules.intercept and self.recursion.n_seen == 0 and len(rows):
+            if self.recursion.begin(float(self.kernel.diagonal(rows[:1])[0]), targets[0], float(weights[0])):
+                self.points = rows[:1].copy()
+            start = 1
         with blas_threads(1):  # the products of a block are too small for more
             while start < len(rows):
                 stop = min(start + block_rows(len(self.points)), len(rows))
@@ -50,7 +54,10 @@ class SequentialLearner:
 
     def _learn_block(self, rows: FloatArray, targets: FloatArray, weights: FloatArray) -> None:
         values = self._bound(rows).tile(rows)
+        if self.recursion.rules.intercept:
+            values = np.column_stack([np.ones(len(rows)), values])
         origin = self.recursion.learn(values, self.kernel.diagonal(rows), targets, weights)
+        origin = origin[self.recursion.rules.intercept :]  # without the constant
         places = np.flatnonzero(origin >= 0)
         if len(origin) > len(self.points):
             self.points = np.concatenate([self.points, np.empty((len(origin) - len(self.points), rows.shape[1]))])

@@ -25,15 +25,25 @@ class Definition:
     def gram(self):
         return self.kernel(self.points) if self.rows else np.empty((0, 0))
 
+    def penalty(self):
+        """K_mm, with zeros for the constant."""
+        fixed = int(self.rules.intercept)
+        penalty = np.zeros((fixed + len(self.rows),) * 2)
+        penalty[fixed:, fixed:] = self.gram()
+        return penalty
+
+    def with_constant(self):
+        return np.column_stack([np.ones(len(self.targets)), self.design]) if self.rules.intercept else self.design
+
     def solve(self):
-        if not self.rows:
-            return np.empty((0, 0)), np.empty((0, self.targets.shape[1])), float(self.weights @ self.targets**2 @ [1.0])
-        weighted = self.weights[:, np.newaxis] * self.design
-        P = self.design.T @ weighted + self.rules.noise * self.gram()
+        design, penalty = self.with_constant(), self.rules.noise * self.penalty()
+        if not design.shape[1]:
+            return np.empty((0, 0)), np.empty((0, self.targets.shape[1])), float(np.sum(self.weights @ self.targets**2))
+        weighted = self.weights[:, np.newaxis] * design
+        P = design.T @ weighted + penalty
         w = np.linalg.solve(P, weighted.T @ self.targets)
-        errors = self.targets - self.design @ w
-        cost = np.sum(self.weights @ errors**2) + self.rules.noise * np.trace(w.T @ self.gram() @ w)
-        return P, w, float(cost)
+        errors = self.targets - design @ w
+        return P, w, float(np.sum(self.weights @ errors**2) + np.trace(w.T @ penalty @ w))
 
     def learn(self, row, target, weight):
         size = len(self.rows)
@@ -44,7 +54,7 @@ class Definition:
         self.design = before
         self.targets = np.vstack([self.targets, target])
         self.weights = np.append(self.weights, weight)
-        cost = self.solve()[2] if size else float(np.sum(self.weights @ self.targets**2))
+        cost = self.solve()[2]
         if novelty <= self.rules.novelty_tol:
             return
         column = np.append(self.design[:-1] @ a, self.kernel.diagonal(row[np.newaxis])[0])
@@ -60,7 +70,8 @@ class Definition:
 
     def prune(self):
         P, w, _ = self.solve()
-        place = weakest(np.sum(w**2, axis=1) / np.diagonal(np.linalg.inv(P)), np.array(self.births))
+        scores = np.sum(w**2, axis=1) / np.diagonal(np.linalg.inv(P))
+        place = weakest(scores[int(self.rules.intercept) :], np.array(self.births))
         last = len(self.rows) - 1
         order = [last if i == place else i for i in range(last)]  # the newcomer takes the place
         self.design = self.design[:, order]
@@ -68,11 +79,13 @@ class Definition:
 
 
 def assert_same(model, truth):
-    np.testing.assert_array_equal(model.births, truth.births)
+    fixed = int(truth.rules.intercept)
+    np.testing.assert_array_equal(model.births, [-1] * fixed + truth.births)
     P, w, cost = truth.solve()
     size = len(w)
     np.testing.assert_allclose(model.P_inverse @ P, np.eye(size), rtol=0, atol=1e-6)
-    np.testing.assert_allclose(model.K_inverse @ truth.gram(), np.eye(size), rtol=0, atol=1e-6)
+    identity = np.diag(np.arange(size) >= fixed).astype(float)
+    np.testing.assert_allclose(model.K_inverse @ truth.penalty(), identity, rtol=0, atol=1e-6)
     np.testing.assert_allclose(model.coefficients, w, rtol=0, atol=1e-7 * max(1.0, np.max(np.abs(w), initial=0.0)))
     if size:
         assert model.cost == pytest.approx(cost, rel=1e-7, abs=1e-7)
@@ -88,6 +101,7 @@ streams = st.fixed_dictionaries(
         "gain_tol": st.sampled_from([None, 0.0, 1e-3]),
         "weighted": st.booleans(),
         "repeated": st.booleans(),
+        "intercept": st.booleans(),
     }
 )
 
@@ -102,16 +116,17 @@ def test_every_step_is_that_of_the_definition(stream):
     targets = np.column_stack([np.sin(3 * rows[:, 0] + i) for i in range(stream["n_outputs"])])
     targets += 0.1 * rng.normal(size=targets.shape)
     weights = rng.uniform(0.2, 3.0, size=len(rows)) if stream["weighted"] else np.ones(len(rows))
-    rules = Rules(stream["noise"], stream["max_basis"], 1e-3, stream["gain_tol"])
+    rules = Rules(stream["noise"], stream["max_basis"], 1e-3, stream["gain_tol"], intercept=stream["intercept"])
     kernel = Gaussian(1.0, 1.7)
     model, truth = ReferenceRecursion(rules, stream["n_outputs"]), Definition(rules, kernel, stream["n_outputs"])
     for row, target, weight in zip(rows, targets, weights, strict=True):
         k = kernel(truth.points, row[np.newaxis])[:, 0] if truth.rows else np.empty(0)
+        k = np.append(1.0, k) if rules.intercept else k
         model.learn(k, 1.7, target, weight)
         truth.learn(row, target, weight)
         assert_same(model, truth)
     assert model.n_seen == len(rows)
-    assert model.n_grown - model.n_pruned == len(model.births) <= rules.max_basis
+    assert model.n_grown - model.n_pruned == len(truth.births) <= rules.max_basis
 
 
 def test_a_dictionary_of_all_rows_is_ridge_regression():

@@ -17,6 +17,7 @@ import numpy as np
 
 from mercer._typing import FloatArray, IntArray
 from mercer.solvers.blas import add_gram, mirror
+from mercer.solvers.recursive.reference import ReferenceRecursion
 from mercer.solvers.recursive.rules import Rules
 from mercer.solvers.recursive.steps import GROWN, N_G, N_V, PRUNED, SIZE, Limits, State, learn_rows, pack
 
@@ -41,13 +42,22 @@ class BlockRecursion:
         self.n_seen = self.n_grown = self.n_pruned = 0
         self._memory: State | None = None
 
+    def begin(self, prior: float, target: FloatArray, weight: float) -> bool:
+        """Learn the first row, where there is an intercept; returns whether it has become a function."""
+        first = ReferenceRecursion(self.rules, len(target))
+        grown = first.learn(np.ones(1), prior, target, weight) > 0
+        for name in ("P_inverse", "K_inverse", "coefficients", "births", "n_seen", "n_grown"):
+            setattr(self, name, getattr(first, name))
+        return grown
+
     def learn(self, values: FloatArray, prior: FloatArray, targets: FloatArray, weights: FloatArray) -> IntArray:
         """Learn a block of rows.
 
         Parameters
         ----------
         values : array (b, m + b)
-            Kernel values between the rows and the functions in use, and among the rows.
+            Kernel values between the rows and the functions in use, and among the rows; with an intercept, for which
+            ``begin`` has been called, the first column is 1.
         prior : array (b,)
             k(x, x).
         targets : array (b, p)
@@ -62,7 +72,8 @@ class BlockRecursion:
         block = self._start(np.ascontiguousarray(values))
         rules = self.rules
         gain_tol = -1.0 if rules.gain_tol is None else rules.gain_tol
-        limits = Limits(rules.noise, rules.max_basis, rules.novelty_tol, gain_tol, rules.forgetting)
+        fixed = int(rules.intercept)
+        limits = Limits(rules.noise, rules.max_basis + fixed, fixed, rules.novelty_tol, gain_tol, rules.forgetting)
         learn_rows(block, limits, prior, targets, weights)
         return self._close(block)
 

@@ -24,6 +24,9 @@ pruning    P⁻¹ - hhᵀ/h_i with h its row i;  w - (w_i/h_i)h;  ξ + w_i²/h_i
 Forgetting, before a row, takes the posterior back to the prior by a share:
 :math:`P^{-1} \leftarrow \varphi P^{-1} + (1-\varphi)K_{mm}^{-1}/\lambda`, :math:`w \leftarrow \sqrt\varphi\,w`. All
 outputs share P and the dictionary; squares of ρ, κ and w are summed over them.
+
+With an intercept the first function is the constant 1: k begins with a 1, the first row and column of K_mm⁻¹ are zero.
+The first row alone decides its coefficient: P = ω, w = y, and all formulas hold in the limit Δ → ∞, u/Δ → 1.
 """
 
 from __future__ import annotations
@@ -70,7 +73,7 @@ class ReferenceRecursion:
         Parameters
         ----------
         k : array (m,)
-            Its kernel values to the functions in use.
+            Its kernel values to the functions in use; with an intercept the first is 1.
         prior : float
             k(x, x).
         target : array (p,)
@@ -83,6 +86,8 @@ class ReferenceRecursion:
             The place among the functions that the row has taken, or -1.
         """
         noise = self.rules.noise
+        if self.rules.intercept and self.n_seen == 0:
+            return self._begin(prior, target, weight)
         self._forget()
         u, a = self.P_inverse @ k, self.K_inverse @ k
         Delta, delta = 1.0 / weight + float(k @ u), prior - float(k @ a)
@@ -102,10 +107,21 @@ class ReferenceRecursion:
         self._grow(np.append(-a - (delta / Delta) * u, 1.0), Delta_b, kappa)
         self.K_inverse = _bordered(self.K_inverse, np.append(-a, 1.0), delta)
         self.cost -= gain
-        if len(self.births) <= self.rules.max_basis:
+        if len(self.births) - self.rules.intercept <= self.rules.max_basis:
             self.n_grown += 1
             return len(self.births) - 1
         return self._prune()
+
+    def _begin(self, prior: float, target: FloatArray, weight: float) -> int:
+        self.P_inverse, self.K_inverse = np.array([[1.0 / weight]]), np.zeros((1, 1))
+        self.coefficients, self.births = np.array(target, dtype=np.float64)[np.newaxis], np.array([-1])
+        self.n_seen = 1
+        if not self.rules.wants(prior, 0.0):
+            return -1
+        self._grow(np.array([-prior, 1.0]), self.rules.noise * prior, np.zeros(len(target)))
+        self.K_inverse = _bordered(self.K_inverse, np.array([0.0, 1.0]), prior)
+        self.n_grown = 1
+        return 1
 
     def _forget(self) -> None:
         share = self.rules.forgetting
@@ -123,6 +139,8 @@ class ReferenceRecursion:
         """Remove the weakest function; the newcomer takes its place, unless it is the weakest itself."""
         w, diagonal = self.coefficients, np.diagonal(self.P_inverse)
         scores = np.sum(w**2, axis=1) / diagonal
+        if self.rules.intercept:
+            scores[0] = np.inf
         place = weakest(scores, self.births)
         self.cost += float(scores[place])
         self.coefficients = w - np.outer(self.P_inverse[place] / diagonal[place], w[place])

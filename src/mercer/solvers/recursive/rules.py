@@ -30,6 +30,9 @@ class Rules:
         ... and if that distance times the cost that it saves is above; None asks for novelty alone.
     forgetting : float
         φ, in (0, 1]: before each row the model goes back to its prior by the share 1 - φ; 1 never forgets.
+    intercept : bool
+        Whether the first function is the constant 1, which is not penalised and never removed. It has no prior to go
+        back to, so there is no forgetting then.
     """
 
     noise: float
@@ -37,6 +40,12 @@ class Rules:
     novelty_tol: float
     gain_tol: float | None
     forgetting: float = 1.0
+    intercept: bool = False
+
+    def __post_init__(self) -> None:
+        if self.intercept and self.forgetting < 1.0:
+            msg = "forgetting goes back to the prior, and an intercept has none: leave one of them out."
+            raise ValueError(msg)
 
     def wants(self, novelty: float, gain: float) -> bool:
         """Whether a row of that novelty δ, which would save that cost, becomes a function."""

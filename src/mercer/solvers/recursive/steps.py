@@ -23,10 +23,14 @@ _FOLD = 16  # rows after which vectors are folded into the products of the rows 
 
 
 class Limits(NamedTuple):
-    """The rules, as numbers; a negative ``gain_tol`` asks for novelty alone."""
+    """The rules, as numbers; a negative ``gain_tol`` asks for novelty alone.
+
+    The first ``fixed`` functions, which count in ``max_basis``, are never removed.
+    """
 
     noise: float
     max_basis: int
+    fixed: int
     novelty_tol: float
     gain_tol: float
     forgetting: float
@@ -123,7 +127,7 @@ def _learn(state: State, limits: Limits, t: Any, Delta: Any, delta: Any, target:
     v[here] = 1.0
     place = -1
     if state.counts[SIZE] >= limits.max_basis:
-        place = _weakest(state, v, kappa, pivot, gain, here)
+        place = _weakest(state, limits.fixed, v, kappa, (pivot, gain), here)
         if place == here:
             return
     _growing_step(state, t, here, v, kappa, (delta, pivot))
@@ -230,11 +234,12 @@ def _growing_step(state: State, t: Any, here: Any, v: FloatArray, kappa: FloatAr
 
 
 @jit_sum
-def _weakest(state: State, v: FloatArray, kappa: FloatArray, pivot: Any, gain: Any, here: Any) -> Any:
+def _weakest(state: State, fixed: Any, v: FloatArray, kappa: FloatArray, worth: Any, here: Any) -> Any:
     """The slot whose removal would cost least after the newcomer's arrival: among equals the newest."""
+    pivot, gain = worth
     lowest = gain
     scores = np.empty(here)
-    for i in range(here):
+    for i in range(fixed, here):
         square = 0.0
         for o in range(len(kappa)):
             coefficient = state.w[o, i] + kappa[o] * v[i]
@@ -245,7 +250,7 @@ def _weakest(state: State, v: FloatArray, kappa: FloatArray, pivot: Any, gain: A
     if gain <= limit:
         return here  # the newest of all
     found = -1
-    for i in range(here):
+    for i in range(fixed, here):
         if scores[i] <= limit and (found < 0 or state.births[i] > state.births[found]):
             found = i
     return found
