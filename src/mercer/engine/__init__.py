@@ -25,6 +25,7 @@ from mercer.engine.products import (
 )
 from mercer.engine.residuals import ResidualProducts, residual_products
 from mercer.engine.rows import ArrayRows, Rows, SomeRows, as_rows
+from mercer.engine.sequential import SequentialLearner
 from mercer.engine.statistics import NormalStatistics, normal_statistics
 from mercer.engine.tiles import tile_rows
 from mercer.engine.walk import Block, map_rows, reduce_blocks, reduce_rows
@@ -40,6 +41,7 @@ __all__ = [
     "Pull",
     "ResidualProducts",
     "Rows",
+    "SequentialLearner",
     "SomeRows",
     "Threads",
     "add_parameters",

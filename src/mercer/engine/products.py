@@ -229,7 +229,7 @@ def kernel_diagonal(rows: Rows, kernel: Kernel, *, executor: Executor) -> FloatA
 
 
 def _chunks(kernel: Kernel, points: FloatArray, dtype: Any) -> list[tuple[int, Section]]:
-    starts = range(0, len(points), _CHUNK)
+    starts = range(0, max(len(points), 1), _CHUNK)  # no points are a chunk, too
     return [(start, kernel.bind(points[start : start + _CHUNK], dtype)) for start in starts]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from mercer._typing import FloatArray, IntArray
@@ -37,26 +39,48 @@ class SequentialLearner:
         self._section: Section | None = None
         self._slots: FloatArray = np.empty((0, n_features))  # points of the section: the dictionary, then a block
 
-    def learn(self, rows: FloatArray, targets: FloatArray, weights: FloatArray | None = None) -> None:
-        """Learn rows (n, d) with targets (n, p), one after the other; weights are above zero."""
+    def learn(self, rows: FloatArray, targets: FloatArray, weights: FloatArray | None = None) -> FloatArray:
+        """Learn rows (n, d) with targets (n, p), one after the other; weights are above zero.
+
+        Returns
+        -------
+        array (n,)
+            Squared error of each row before it was learned, summed over outputs.
+        """
         rows = np.ascontiguousarray(rows, dtype=np.float64)
         weights = np.ones(len(rows)) if weights is None else weights
-        start = 0
+        start, residuals = 0, np.empty(len(rows))
         if self.recursion.rules.intercept and self.recursion.n_seen == 0 and len(rows):
             if self.recursion.begin(float(self.kernel.diagonal(rows[:1])[0]), targets[0], float(weights[0])):
                 self.points = rows[:1].copy()
-            start = 1
+            start, residuals[0] = 1, float(np.sum(targets[0] ** 2))
         with blas_threads(1):  # the products of a block are too small for more
             while start < len(rows):
                 stop = min(start + block_rows(len(self.points)), len(rows))
-                self._learn_block(rows[start:stop], targets[start:stop], weights[start:stop])
+                span = slice(start, stop)
+                residuals[span] = self._learn_block(rows[span], targets[span], weights[span])
                 start = stop
+        return residuals
 
-    def _learn_block(self, rows: FloatArray, targets: FloatArray, weights: FloatArray) -> None:
+    def copy(self) -> SequentialLearner:
+        """A learner with the same future that shares nothing."""
+        other = SequentialLearner(self.kernel, self.recursion.rules, self.points.shape[1], self.n_outputs)
+        other.recursion, other.points = self.recursion.copy(), self.points.copy()
+        return other
+
+    @property
+    def n_outputs(self) -> int:
+        """P."""
+        return int(self.recursion.coefficients.shape[1])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_section": None}
+
+    def _learn_block(self, rows: FloatArray, targets: FloatArray, weights: FloatArray) -> FloatArray:
         values = self._bound(rows).tile(rows)
         if self.recursion.rules.intercept:
             values = np.column_stack([np.ones(len(rows)), values])
-        origin = self.recursion.learn(values, self.kernel.diagonal(rows), targets, weights)
+        origin, residuals = self.recursion.learn(values, self.kernel.diagonal(rows), targets, weights)
         origin = origin[self.recursion.rules.intercept :]  # without the constant
         places = np.flatnonzero(origin >= 0)
         if len(origin) > len(self.points):
@@ -65,6 +89,7 @@ class SequentialLearner:
             self.points = self.points.copy()  # who has taken the old ones keeps them
         self.points[places] = rows[origin[places]]
         self._remember(places)
+        return residuals
 
     def _bound(self, rows: FloatArray) -> Section:
         """The kernel bound to the dictionary and a block."""

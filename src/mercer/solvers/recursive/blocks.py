@@ -13,6 +13,8 @@ row is in ``steps``.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from mercer._typing import FloatArray, IntArray
@@ -50,7 +52,9 @@ class BlockRecursion:
             setattr(self, name, getattr(first, name))
         return grown
 
-    def learn(self, values: FloatArray, prior: FloatArray, targets: FloatArray, weights: FloatArray) -> IntArray:
+    def learn(
+        self, values: FloatArray, prior: FloatArray, targets: FloatArray, weights: FloatArray
+    ) -> tuple[IntArray, FloatArray]:
         """Learn a block of rows.
 
         Parameters
@@ -66,8 +70,10 @@ class BlockRecursion:
 
         Returns
         -------
-        array (m',)
+        origin : array (m',)
             For each function in use after the block, the row of the block that it came from, or -1 if it was there.
+        residuals : array (b,)
+            Squared error of each row before it was learned, summed over outputs.
         """
         block = self._start(np.ascontiguousarray(values))
         rules = self.rules
@@ -75,7 +81,26 @@ class BlockRecursion:
         fixed = int(rules.intercept)
         limits = Limits(rules.noise, rules.max_basis + fixed, fixed, rules.novelty_tol, gain_tol, rules.forgetting)
         learn_rows(block, limits, prior, targets, weights)
-        return self._close(block)
+        return self._close(block), block.residuals.copy()
+
+    def restate(self, P: FloatArray, cross: FloatArray, squares: float) -> None:
+        """Replace P, K̃ᵀy (m, p) and yᵀy, and with them coefficients and cost; the dictionary stays."""
+        lower = np.linalg.cholesky((P + P.T) / 2)
+        inverse = np.linalg.solve(lower, np.eye(len(P)))
+        self.P_inverse = inverse.T @ inverse
+        self.coefficients = np.ascontiguousarray(self.P_inverse @ cross)
+        self.cost = squares - float(np.sum(cross * self.coefficients))
+
+    def copy(self) -> BlockRecursion:
+        """A recursion with the same future that shares nothing."""
+        other = BlockRecursion(self.rules, self.coefficients.shape[1])
+        for name, value in vars(self).items():
+            setattr(other, name, value.copy() if isinstance(value, np.ndarray) else value)
+        other._memory = None
+        return other
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_memory": None}
 
     def _start(self, values: FloatArray) -> State:
         """The state of a block, in memory that blocks of the same shape share."""
@@ -137,6 +162,7 @@ def _memory(n_rows: int, slots: int, n_outputs: int) -> State:
         d=np.empty(2 * n_rows),
         counts=np.zeros(5, dtype=np.intp),
         numbers=np.zeros(3),
+        residuals=np.empty(n_rows),
     )
 
 

@@ -61,6 +61,8 @@ class State(NamedTuple):
         Vectors in V, in G; functions in use; grown; pruned.
     numbers : array (3,)
         σ, τ, ξ.
+    residuals : array (b,)
+        |ρ|² of the rows, before they were learned.
     """
 
     values: FloatArray
@@ -80,6 +82,7 @@ class State(NamedTuple):
     d: FloatArray
     counts: IntArray
     numbers: FloatArray
+    residuals: FloatArray
 
 
 @jit_sum
@@ -114,6 +117,7 @@ def _learn(state: State, limits: Limits, t: Any, Delta: Any, delta: Any, target:
     here = len(state.P0) + t  # slot of this row; those behind it are empty
     rho = np.empty(len(state.w))
     square = _normal_step(state, t, here, Delta, target, rho)
+    state.residuals[t] = square
     if delta <= limits.novelty_tol:
         return
     pivot = delta * (limits.noise + delta / Delta)

@@ -1,0 +1,234 @@
+"""Sequential regression and classification: what both share."""
+
+from __future__ import annotations
+
+from abc import ABC
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from mercer._typing import FloatArray, IntArray, RandomState
+from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted
+from mercer.engine import Features, SequentialLearner, normal_statistics, tile_rows
+from mercer.estimators.shell import Data, make_threads, resolve_kernel, rows_with_a_say
+from mercer.expansion import KernelExpansion, Variance
+from mercer.kernels import Kernel
+from mercer.solvers.recursive import Rules
+
+__all__ = ["OnlineMachine"]
+
+
+@dataclass(frozen=True)
+class State:
+    """What was learned; replaced as a whole."""
+
+    learner: SequentialLearner
+    history: tuple[tuple[int, int, float], ...] = ()
+
+    @cached_property
+    def expansion(self) -> KernelExpansion:
+        """The model, made when it is first asked for."""
+        return _expansion(self.learner)
+
+
+class OnlineMachine(BaseEstimator, ABC):
+    """Parameters and fitted state."""
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "kernel": "no_validation",  # checked, with a message of its own, by as_kernel
+        "noise": [Interval(Real, 0, None, closed="neither")],
+        "max_basis": [Interval(Integral, 1, None, closed="left")],
+        "novelty_tol": [Interval(Real, 0, None, closed="left")],
+        "gain_tol": [Interval(Real, 0, None, closed="left")],
+        "selection": [StrOptions({"supervised", "novelty"})],
+        "forgetting": [Interval(Real, 0, 1, closed="right")],
+        "intercept": ["boolean"],
+        "second_pass": ["boolean"],
+        "record": ["boolean"],
+        "random_state": ["random_state"],
+        "n_jobs": [None, Integral],
+        "verbose": ["verbose"],
+    }
+
+    _state: State
+
+    def __init__(
+        self,
+        kernel: Any = "gaussian",
+        *,
+        noise: float = 0.1,
+        max_basis: int = 500,
+        novelty_tol: float = 1e-2,
+        gain_tol: float = 1e-4,
+        selection: Literal["supervised", "novelty"] = "supervised",
+        forgetting: float = 1.0,
+        intercept: bool = False,
+        second_pass: bool = False,
+        record: bool = False,
+        random_state: RandomState = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.kernel = kernel
+        self.noise = noise
+        self.max_basis = max_basis
+        self.novelty_tol = novelty_tol
+        self.gain_tol = gain_tol
+        self.selection = selection
+        self.forgetting = forgetting
+        self.intercept = intercept
+        self.second_pass = second_pass
+        self.record = record
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    # ------------------------------------------------------------------------------------------------- learning
+
+    def _start(self, data: Data) -> None:
+        """Begin anew, with a kernel whose parameters may come from these rows."""
+        kernel = resolve_kernel(self.kernel, data, self.random_state)
+        self._state = State(SequentialLearner(kernel, self._rules(), data.rows.n_features, data.targets.shape[1]))
+
+    def _learn(self, data: Data) -> None:
+        """Learn the rows in their order."""
+        used = rows_with_a_say(data, float(self.noise))
+        # In place where nothing can fail on the way; else on a copy, which costs as much as a few rows.
+        learner = self._learner if len(used) < len(self._learner.points) else self._learner.copy()
+        history = list(self._state.history)
+        threads, tile = make_threads(self), tile_rows(data.rows.n_features)
+        for start, stop, block in data.rows.tiles(0, data.rows.n_rows, tile):
+            weights = None if data.weights is None else data.weights[start:stop]
+            kept = slice(None) if weights is None else np.flatnonzero(np.isin(np.arange(start, stop), used))
+            squares = learner.learn(
+                block[kept], data.targets[start:stop][kept], None if weights is None else weights[kept]
+            )
+            if self.record and len(squares):
+                history.append((learner.recursion.n_seen, len(learner.points), float(np.mean(squares))))
+            if threads.verbose:
+                print(f"rows: {stop} of {data.rows.n_rows}, functions: {len(learner.points)}", flush=True)
+        self._state = State(learner, tuple(history))
+
+    def _refit(self, data: Data) -> None:
+        """Solve for the coefficients exactly, by one pass over rows, on the dictionary found."""
+        learner = self._learner.copy()
+        features = Features(learner.kernel, learner.points)
+        sums = normal_statistics(data.rows, data.targets, features, weights=data.weights, executor=make_threads(self))
+        noise, m = learner.recursion.rules.noise, len(learner.points)
+        P, cross = sums.gram + noise * learner.kernel(learner.points), sums.cross[:, :-1]
+        if self._fixed:  # the constant comes first
+            P = np.block([[sums.moments[-1:, -1:], sums.cross[:, -1:].T], [sums.cross[:, -1:], P]])
+            cross = np.concatenate([sums.moments[-1:, :-1], cross])
+        assert len(P) == m + self._fixed
+        learner.recursion.restate(P, cross, float(np.trace(sums.moments[:-1, :-1])))
+        self._state = State(learner, self._state.history)
+
+    def _rules(self) -> Rules:
+        return Rules(
+            noise=float(self.noise),
+            max_basis=int(self.max_basis),
+            novelty_tol=float(self.novelty_tol),
+            gain_tol=float(self.gain_tol) if self.selection == "supervised" else None,
+            forgetting=float(self.forgetting),
+            intercept=bool(self.intercept),
+        )
+
+    # ------------------------------------------------------------------------------------------------ what it is
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_state")
+
+    @property
+    def _learner(self) -> SequentialLearner:
+        return self._state.learner
+
+    @property
+    def kernel_(self) -> Kernel:
+        """The kernel with its parameters as numbers."""
+        check_is_fitted(self)
+        return self._learner.kernel
+
+    @property
+    def basis_(self) -> FloatArray:
+        """The dictionary, shape (m, d)."""
+        check_is_fitted(self)
+        return self._learner.points
+
+    @property
+    def basis_index_(self) -> IntArray:
+        """Which of the rows seen are in the dictionary, counted from 0."""
+        check_is_fitted(self)
+        return self._learner.recursion.births[int(self._fixed) :]
+
+    @property
+    def cost_(self) -> float:
+        """ξ, what the recursion has not explained, with the penalty."""
+        check_is_fitted(self)
+        return self._learner.recursion.cost
+
+    @property
+    def n_seen_(self) -> int:
+        """Rows learned."""
+        check_is_fitted(self)
+        return self._learner.recursion.n_seen
+
+    @property
+    def n_grown_(self) -> int:
+        """Rows that became functions."""
+        check_is_fitted(self)
+        return self._learner.recursion.n_grown
+
+    @property
+    def n_pruned_(self) -> int:
+        """Functions that were removed for others."""
+        check_is_fitted(self)
+        return self._learner.recursion.n_pruned
+
+    @property
+    def history_(self) -> dict[str, FloatArray]:
+        """With ``record=True``: rows seen, functions, and mean squared error of rows before they were learned."""
+        check_is_fitted(self)
+        table = np.array(self._state.history, dtype=np.float64).reshape(-1, 3)
+        return {"n_seen": table[:, 0], "n_basis": table[:, 1], "squared_error": table[:, 2]}
+
+    @property
+    def expansion_(self) -> KernelExpansion:
+        """The model as it is now."""
+        check_is_fitted(self)
+        return self._state.expansion
+
+    @property
+    def _fixed(self) -> bool:
+        return self._learner.recursion.rules.intercept and self._learner.recursion.n_seen > 0
+
+
+def _expansion(learner: SequentialLearner) -> KernelExpansion:
+    recursion, fixed = learner.recursion, int(learner.recursion.rules.intercept and learner.recursion.n_seen > 0)
+    coefficients = recursion.coefficients
+    return KernelExpansion(
+        kernel=learner.kernel,
+        points=learner.points,
+        coefficients=coefficients[fixed:],
+        intercept=coefficients[0] if fixed else np.zeros(coefficients.shape[1]),
+        variance=_variance(learner, fixed),
+    )
+
+
+def _variance(learner: SequentialLearner, fixed: int) -> Variance:
+    """k(x, x) - |v|² + λ [1, k]P⁻¹[1, k]ᵀ, with k = Lv, as |Rv - c|² and a constant."""
+    noise, P_inverse = learner.recursion.rules.noise, learner.recursion.P_inverse
+    m = len(learner.points)
+    lower = np.linalg.cholesky(learner.kernel(learner.points)) if m else np.empty((0, 0))
+    square = noise * lower.T @ P_inverse[fixed:, fixed:] @ lower
+    values, vectors = np.linalg.eigh((square + square.T) / 2)
+    scale = np.sqrt(np.maximum(values, 0.0))
+    root = scale[:, np.newaxis] * vectors.T  # RᵀR = square
+    offset, constant = np.zeros(m), 0.0
+    if fixed:
+        cross = vectors.T @ (noise * lower.T @ P_inverse[1:, 0])
+        offset = -np.divide(cross, scale, out=np.zeros(m), where=scale > 0)
+        constant = noise * float(P_inverse[0, 0]) - float(offset @ offset)
+    return Variance(lower=np.asfortranarray(lower), root=root, offset=offset, constant=constant)

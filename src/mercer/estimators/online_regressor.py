@@ -1,0 +1,139 @@
+"""Regression from a stream."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from mercer._typing import FloatArray
+from mercer._validation import check_is_fitted
+from mercer.estimators.online_machine import OnlineMachine
+from mercer.estimators.regression import KernelRegressor
+from mercer.estimators.shell import all_or_nothing, encode_targets, predict_moments, read_data, read_rows
+
+__all__ = ["OnlineRegressor"]
+
+
+class OnlineRegressor(KernelRegressor, OnlineMachine):
+    r"""Sequential LS-SVM: sees each row once, keeps a dictionary of at most ``max_basis`` rows, predicts at any time.
+
+    A row joins the dictionary if it is new (the squared distance δ of its function from the span of the dictionary
+    exceeds ``novelty_tol``) and useful (δ times the cost that it would save exceeds ``gain_tol``); if the dictionary is
+    full, the function whose removal costs least goes. Every row, whether it joins or not, is learned by regularised
+    recursive least squares.
+
+    Time m² per row and memory m², with m functions, whatever the number of rows. The result does not depend on how rows
+    are batched.
+
+    Parameters
+    ----------
+    kernel : str, kernel or callable, default="gaussian"
+        A name ("gaussian", "matern", "linear", "polynomial"), a kernel of ``mercer.kernels``, or a function. A median
+        length scale is found from the first batch.
+    noise : float, default=0.1
+        λ, the weight of the penalty; above zero.
+    max_basis : int, default=500
+        Most functions.
+    novelty_tol : float, default=1e-2
+        Least novelty δ, between 0 and k(x, x).
+    gain_tol : float, default=1e-4
+        Least novelty times saved cost, in squared units of the targets.
+    selection : {"supervised", "novelty"}, default="supervised"
+        "novelty" leaves ``gain_tol`` out: kernel recursive least squares (KRLS).
+    forgetting : float, default=1.0
+        φ in (0, 1]: before each row the model goes back to its prior by the share 1 - φ, for functions that drift; rows
+        1/(1 - φ) ago count little.
+    intercept : bool, default=False
+        Whether to add a constant that is not penalised; not with forgetting.
+    second_pass : bool, default=False
+        Whether ``fit`` solves for the coefficients exactly, by a second pass over the rows, once the dictionary is
+        found; see ``refit``.
+    record : bool, default=False
+        Whether to keep ``history_``.
+    random_state : int, RandomState or None, default=None
+        For the rows on which a median distance is found.
+    n_jobs : int or None, default=None
+        Threads for predictions and the second pass.
+    verbose : int, default=0
+        1 shows progress.
+
+    Attributes
+    ----------
+    kernel_ : Kernel
+    basis_ : array (m, d)
+        The dictionary.
+    basis_index_ : array (m,)
+        Which of the rows seen they are.
+    coefficients_ : array (m,) or (m, p)
+    intercept_ : float or array (p,)
+    cost_ : float
+        Regularised cost of all rows seen, as far as the recursion knows it.
+    n_seen_, n_grown_, n_pruned_ : int
+        Rows learned, rows that joined the dictionary, functions that went.
+    history_ : dict of arrays
+        Rows seen, size of the dictionary, and squared error before learning, batch by batch.
+    expansion_ : KernelExpansion
+
+    References
+    ----------
+    T. Jung, D. Polani: Sequential learning with LS-SVM for large-scale data sets, ICANN 2006. Y. Engel, S. Mannor,
+    R. Meir: The kernel recursive least squares algorithm, 2004. S. Van Vaerenbergh, M. Lázaro-Gredilla, I. Santamaría:
+    Kernel recursive least-squares tracker for time-varying regression, 2012 (forgetting).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mercer.estimators.online_regressor import OnlineRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> model = OnlineRegressor("gaussian", noise=0.01, max_basis=50)
+    >>> for _ in range(10):
+    ...     X = rng.uniform(0, 6, size=(100, 1))
+    ...     _ = model.partial_fit(X, np.sin(X[:, 0]))
+    >>> len(model.basis_) < 20, bool(abs(model.predict([[2.0]])[0] - np.sin(2.0)) < 0.05)
+    (True, True)
+    """
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learn rows X (n, d) and targets y (n,) or (n, p) in their order, from the beginning."""
+        self._validate_params()
+        with all_or_nothing(self):
+            data = read_data(self, X, y, sample_weight, encode=encode_targets, reset=True)
+            self._start(data)
+            self._learn(data)
+            self._flat = data.flat
+            if self.second_pass:
+                self._refit(data)
+        return self
+
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learn more rows, in their order."""
+        self._validate_params()
+        with all_or_nothing(self):
+            first = not hasattr(self, "_state")
+            data = read_data(self, X, y, sample_weight, encode=encode_targets, reset=first)
+            if first:
+                self._start(data)
+                self._flat = data.flat
+            self._check_outputs(data, self._learner.n_outputs)
+            self._learn(data)
+        return self
+
+    def refit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Solve for the coefficients exactly on these rows, with the dictionary as it is.
+
+        The recursion knows the functions of past rows only as well as the dictionary of their time represented them;
+        with the rows at hand again this is the subset of representers on the same dictionary. Learning may go on.
+        """
+        self._validate_params()
+        check_is_fitted(self)
+        with all_or_nothing(self):
+            data = read_data(self, X, y, sample_weight, encode=encode_targets, reset=False)
+            self._check_outputs(data, self._learner.n_outputs)
+            self._refit(data)
+        return self
+
+    def predict(
+        self, X: Any, return_std: bool = False, return_cov: bool = False
+    ) -> FloatArray | tuple[FloatArray, FloatArray]:
+        """Predict the mean, and on request the standard deviation (n,) or the covariance (n, n) of the function."""
+        check_is_fitted(self)
+        return predict_moments(self, read_rows(self, X, reset=False), return_std=return_std, return_cov=return_cov)

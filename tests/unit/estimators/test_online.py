@@ -1,0 +1,181 @@
+"""Learners of streams: batches do not matter, error bars and second pass are what they are called, nothing is lost."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from mercer import NystromRegressor
+from mercer.estimators.online_classifier import OnlineClassifier
+from mercer.estimators.online_regressor import OnlineRegressor
+from mercer.kernels import Gaussian
+from tests.doubles import GuardedRows
+
+N = 400
+each_intercept = pytest.mark.parametrize("intercept", [False, True])
+
+
+@pytest.fixture
+def rows():
+    return np.random.default_rng(0).normal(size=(N, 2))
+
+
+@pytest.fixture
+def targets(rows):
+    return np.sin(2 * rows[:, 0]) + 0.5 * rows[:, 1] + 0.1 * np.random.default_rng(1).normal(size=N)
+
+
+def make(**options):
+    return OnlineRegressor(**({"kernel": Gaussian(1.0), "noise": 0.1, "max_basis": 25} | options))
+
+
+def close(actual, expected, tolerance=1e-8):
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=tolerance * np.max(np.abs(expected)))
+
+
+# The rule looks at rows in their order, so that neither shuffled nor repeated rows give the same dictionary.
+ORDER = "rows are learned in their order, and one that is known already does not join the dictionary"
+
+
+@parametrize_with_checks(
+    [
+        OnlineRegressor(),
+        OnlineRegressor(intercept=True, selection="novelty"),
+        OnlineRegressor(max_basis=50, forgetting=0.99, second_pass=True),
+        OnlineClassifier(),
+        OnlineClassifier(intercept=True, max_basis=10),
+    ],
+    expected_failed_checks=lambda _model: {"check_sample_weight_equivalence_on_dense_data": ORDER},
+    xfail_strict=False,
+)
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+@each_intercept
+@pytest.mark.parametrize("options", [{}, {"selection": "novelty"}, {"forgetting": 0.98}, {"max_basis": 3}], ids=str)
+def test_batches_do_not_matter(rows, targets, intercept, options):
+    if intercept and "forgetting" in options:
+        pytest.skip("an intercept has no prior to go back to")
+    whole = make(intercept=intercept, **options).fit(rows, targets)
+    single = make(intercept=intercept, **options)
+    mixed = make(intercept=intercept, **options)
+    for t in range(N):
+        single.partial_fit(rows[t : t + 1], targets[t : t + 1])
+    for start, stop in ((0, 7), (7, 150), (150, 151), (151, N)):
+        mixed.partial_fit(rows[start:stop], targets[start:stop])
+    for model in (single, mixed):
+        np.testing.assert_array_equal(model.basis_index_, whole.basis_index_)
+        np.testing.assert_array_equal(model.basis_, rows[whole.basis_index_])
+        close(model.coefficients_, whole.coefficients_, 1e-7)
+        assert model.n_seen_ == N
+        assert model.cost_ == pytest.approx(whole.cost_, rel=1e-7)
+
+
+@each_intercept
+def test_error_bars_are_those_of_the_definition(rows, targets, intercept):
+    model = make(intercept=intercept).fit(rows, targets)
+    new = np.random.default_rng(2).normal(size=(30, 2))
+    mean, std = model.predict(new, return_std=True)
+    k, recursion = Gaussian(1.0)(new, model.basis_), model._learner.recursion
+    features = np.column_stack([np.ones(30), k]) if intercept else k
+    close(mean, features @ recursion.coefficients[:, 0])
+    K_inverse = np.linalg.inv(Gaussian(1.0)(model.basis_))
+    variance = 1.0 - np.einsum("ij,jk,ik->i", k, K_inverse, k)
+    variance += 0.1 * np.einsum("ij,jk,ik->i", features, recursion.P_inverse, features)
+    close(std**2, variance, 1e-7)
+
+
+@each_intercept
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_second_pass_is_the_subset_of_representers(rows, targets, intercept, weighted):
+    weights = np.random.default_rng(3).uniform(0.2, 2.0, size=N) if weighted else None
+    model = make(intercept=intercept, second_pass=True).fit(rows, targets, weights)
+    batch = NystromRegressor(Gaussian(1.0), basis=model.basis_, noise=0.1, intercept=intercept)
+    batch.fit(rows, targets, weights)
+    for mine, other in zip(model.predict(rows, return_std=True), batch.predict(rows, return_std=True), strict=True):
+        close(mine, other, 1e-6)
+    once = make(intercept=intercept).fit(rows, targets, weights)
+    np.testing.assert_array_equal(once.basis_index_, model.basis_index_)
+    close(once.refit(rows, targets, weights).predict(rows), model.predict(rows))
+
+
+def test_weights_zero_rows_are_not_learned(rows, targets):
+    weights = np.where(np.arange(N) % 3, 1.0, 0.0)
+    used = np.flatnonzero(weights)
+    model, expected = make().fit(rows, targets, weights), make().fit(rows[used], targets[used])
+    np.testing.assert_array_equal(model.basis_, expected.basis_)
+    close(model.predict(rows), expected.predict(rows))
+
+
+def test_forgetting_follows_a_function_that_changes():
+    rng = np.random.default_rng(0)
+    rows = rng.uniform(-2, 2, size=(3000, 1))
+    phases = np.linspace(0, 6, 3000)
+    targets = np.sin(2 * rows[:, 0] + phases) + 0.05 * rng.normal(size=3000)
+    errors = []
+    for forgetting in (1.0, 0.99):
+        model = make(forgetting=forgetting, noise=0.01, max_basis=40, record=True)
+        for start in range(0, 3000, 50):
+            model.partial_fit(rows[start : start + 50], targets[start : start + 50])
+        errors.append(np.mean(model.history_["squared_error"][10:]))
+    assert errors[1] < 0.1 * errors[0]
+
+
+def test_a_learner_that_was_stored_has_the_same_future(rows, targets):
+    model = make().fit(rows[:200], targets[:200])
+    again = pickle.loads(pickle.dumps(model))
+    for learner in (model, again):
+        learner.partial_fit(rows[200:], targets[200:])
+    np.testing.assert_array_equal(model.basis_index_, again.basis_index_)
+    close(again.coefficients_, model.coefficients_, 1e-9)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_bad_row_changes_nothing(rows, targets, bad, tmp_path):
+    model = make().fit(rows[:200], targets[:200])
+    before, seen = model.predict(rows), model.n_seen_
+    spoilt = rows[200:].copy()
+    spoilt[150, 1] = bad
+    np.save(tmp_path / "rows.npy", spoilt)
+    for table in (spoilt, np.load(tmp_path / "rows.npy", mmap_mode="r")):
+        with pytest.raises(ValueError, match=r"NaN|infinity"):
+            model.partial_fit(table, targets[200:])
+        np.testing.assert_array_equal(model.predict(rows), before)
+        assert model.n_seen_ == seen
+    with pytest.raises(ValueError, match="3 features"):
+        model.partial_fit(np.zeros((2, 3)), [0.0, 1.0])
+
+
+def test_rows_are_read_through_the_engine(rows, targets):
+    close(make().fit(GuardedRows(rows), targets).predict(rows), make().fit(rows, targets).predict(rows))
+
+
+def test_several_outputs_share_the_dictionary(rows, targets):
+    both = np.column_stack([targets, -2 * targets])
+    model = make().fit(rows, both)
+    close(model.predict(rows)[:, 1], -2 * model.predict(rows)[:, 0])
+
+
+def test_the_dictionary_stays_within_its_budget_and_says_how(rows, targets):
+    model = make(max_basis=10, record=True).fit(rows, targets)
+    assert len(model.basis_) == 10 == model.n_grown_ - model.n_pruned_
+    assert model.n_pruned_ > 0
+    assert model.history_["n_seen"][-1] == N
+
+
+def test_classes_of_a_stream_are_named_first(rows):
+    labels = np.array(["a", "b", "c"])[np.digitize(rows[:, 0], [-0.5, 0.5])]
+    whole = OnlineClassifier(Gaussian(1.0), max_basis=30).fit(rows, labels)
+    model = OnlineClassifier(Gaussian(1.0), max_basis=30)
+    model.partial_fit(rows[:2], labels[:2], classes=["a", "b", "c"]).partial_fit(rows[2:], labels[2:])
+    np.testing.assert_array_equal(model.basis_index_, whole.basis_index_)
+    assert whole.score(rows, labels) > 0.9
+    with pytest.raises(ValueError, match="differ from those of the first call"):
+        model.partial_fit(rows, labels, classes=["a", "b"])
+
+
+def test_an_intercept_cannot_be_forgotten(rows, targets):
+    with pytest.raises(ValueError, match="an intercept has none"):
+        make(intercept=True, forgetting=0.9).fit(rows, targets)
