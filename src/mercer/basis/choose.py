@@ -11,6 +11,7 @@ from mercer.basis.forward_selection import ForwardSelection
 from mercer.basis.kmeans import KMeans
 from mercer.basis.leverage import Leverage
 from mercer.basis.pivoted_cholesky import PivotedCholesky
+from mercer.basis.sequential import Sequential
 from mercer.basis.sparse_greedy import SparseGreedy
 from mercer.basis.supervised_cholesky import SupervisedCholesky
 from mercer.basis.uniform import Uniform
@@ -28,6 +29,7 @@ _NAMED: dict[str, type[BasisStrategy]] = {
     "forward_selection": ForwardSelection,
     "sparse_greedy": SparseGreedy,
     "supervised_cholesky": SupervisedCholesky,
+    "sequential": Sequential,
 }
 BASIS_NAMES = tuple(_NAMED)
 

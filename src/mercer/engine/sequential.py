@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from mercer._typing import FloatArray, IntArray
 from mercer.engine.executors.threads import blas_threads
+from mercer.engine.rows import Rows
+from mercer.engine.tiles import tile_rows
 from mercer.kernels import Kernel, Section
 from mercer.solvers.recursive import BlockRecursion, Rules, block_rows
 
@@ -61,6 +64,26 @@ class SequentialLearner:
                 residuals[span] = self._learn_block(rows[span], targets[span], weights[span])
                 start = stop
         return residuals
+
+    def stream(
+        self, rows: Rows, targets: FloatArray, weights: FloatArray | None = None
+    ) -> Iterator[tuple[int, FloatArray]]:
+        """Learn a source of rows in its order; rows of weight zero are left out.
+
+        Yields
+        ------
+        stop : int
+            Rows read so far.
+        squares : array
+            As of ``learn``, for the rows that were learned since.
+        """
+        for start, stop, block in rows.tiles(0, rows.n_rows, tile_rows(rows.n_features)):
+            span = slice(start, stop)
+            if weights is None:
+                yield stop, self.learn(block, targets[span])
+            else:
+                used = weights[span] > 0
+                yield stop, self.learn(block[used], targets[span][used], weights[span][used])
 
     def copy(self) -> SequentialLearner:
         """A learner with the same future that shares nothing."""

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 
 from mercer._typing import FloatArray, IntArray, RandomState
 from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted
-from mercer.engine import Features, SequentialLearner, normal_statistics, tile_rows
+from mercer.engine import Features, SequentialLearner, normal_statistics
 from mercer.estimators.shell import Data, make_threads, resolve_kernel, rows_with_a_say
 from mercer.expansion import KernelExpansion, Variance
 from mercer.kernels import Kernel
@@ -95,20 +95,18 @@ class OnlineMachine(BaseEstimator, ABC):
 
     def _learn(self, data: Data) -> None:
         """Learn the rows in their order."""
-        used = rows_with_a_say(data, float(self.noise))
+        weights = data.weights
+        if weights is not None:  # those too small to have a say are zero
+            used = rows_with_a_say(data, float(self.noise))
+            weights = np.zeros(len(weights))
+            weights[used] = np.asarray(data.weights)[used]
         # In place where nothing can fail on the way; else on a copy, which costs as much as a few rows.
-        learner = self._learner if len(used) < len(self._learner.points) else self._learner.copy()
+        learner = self._learner if data.rows.n_rows < len(self._learner.points) else self._learner.copy()
         history = list(self._state.history)
-        threads, tile = make_threads(self), tile_rows(data.rows.n_features)
-        for start, stop, block in data.rows.tiles(0, data.rows.n_rows, tile):
-            weights = None if data.weights is None else data.weights[start:stop]
-            kept = slice(None) if weights is None else np.flatnonzero(np.isin(np.arange(start, stop), used))
-            squares = learner.learn(
-                block[kept], data.targets[start:stop][kept], None if weights is None else weights[kept]
-            )
+        for stop, squares in learner.stream(data.rows, data.targets, weights):
             if self.record and len(squares):
                 history.append((learner.recursion.n_seen, len(learner.points), float(np.mean(squares))))
-            if threads.verbose:
+            if self.verbose:
                 print(f"rows: {stop} of {data.rows.n_rows}, functions: {len(learner.points)}", flush=True)
         self._state = State(learner, tuple(history))
 

@@ -2,8 +2,8 @@
 
 F. J. Király's lecture on kernel methods for big data lists the ways (uniform draws, greedy Cholesky decompositions with
 and without the targets, laws that need not be the data's); leverage scores, k-means, random pivots, orthogonal least
-squares and sparse greedy choice are added. For each strategy and number of points m: what the basis leaves of the trace
-of the kernel matrix, the test error of ridge regression on it, and the time to choose. Strategies that add one point
+squares sparse greedy choice and the rule of the sequential LS-SVM are added. For each strategy and number of points m: what the basis leaves of the trace
+of the kernel matrix, the test error of ridge regression on it, and the CPU time to choose. Strategies that add one point
 after the other are run once, and their first m points taken.
 
 ==========  ========================================================================  ============================
@@ -42,6 +42,7 @@ from mercer.basis import (
     KMeans,
     Leverage,
     PivotedCholesky,
+    Sequential,
     SparseGreedy,
     SupervisedCholesky,
     Uniform,
@@ -150,6 +151,7 @@ def strategies(noise: float) -> dict[str, tuple[BasisStrategy, bool]]:
         "CSI": (SupervisedCholesky(), True),
         "OLS-59": (ForwardSelection(59), True),
         "sparse greedy": (SparseGreedy(noise), True),
+        "sequential": (Sequential(noise), False),
     }
 
 
@@ -200,9 +202,9 @@ def _measure(
 
 
 def _select(task: Task, strategy: BasisStrategy, number: int, seed: int) -> tuple[FloatArray, float]:
-    start = time.perf_counter()
+    start = time.process_time()
     basis = strategy.select(task.rows, task.targets, task.kernel, number, random_state=seed)
-    return basis.points, time.perf_counter() - start
+    return basis.points, time.process_time() - start
 
 
 def report(all_curves: Sequence[Curves], sizes: Sizes) -> str:
@@ -211,7 +213,8 @@ def report(all_curves: Sequence[Curves], sizes: Sizes) -> str:
         "# Choosing landmarks\n",
         f"Made by `python -m mercer.papers.choosing_landmarks` with {sizes.seeds} seeds; what the data are and how the "
         "errors are taken stands at the top of that module. Means and standard deviations over the seeds; in brackets, "
-        "how many points were found if they were fewer than asked for. Seconds are for the largest number of points.\n",
+        "how many points were found if they were fewer than asked for. Seconds are those of all cores together (CPU "
+        "time, which other work on the machine does not change), for the largest number of points.\n",
         "## Where uniform draws are enough\n",
         "Strategies whose test error is below that of uniform draws, by at least 1 % and by three standard errors of "
         "the difference between draws with the same seed, with what they save; a dash means that uniform draws are "

@@ -16,7 +16,7 @@ __all__ = ["Curves", "Measured", "Results"]
 
 @dataclass(frozen=True)
 class Measured:
-    """One strategy on one split: lists over the numbers of points, and seconds to choose the most."""
+    """One strategy on one split: lists over the numbers of points, and CPU seconds to choose the most."""
 
     unexplained: list[float]
     errors: list[float]

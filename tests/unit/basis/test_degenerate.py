@@ -9,6 +9,7 @@ from mercer.basis import (
     ForwardSelection,
     Leverage,
     PivotedCholesky,
+    Sequential,
     SparseGreedy,
     SupervisedCholesky,
 )
@@ -25,6 +26,7 @@ SPANNING = [
     ForwardSelection(),
     ForwardSelection(None),
     SparseGreedy(1e-3),
+    Sequential(1e-3, novelty_tol=1e-6, gain_tol=0.0),
 ]
 each_spanning = pytest.mark.parametrize("strategy", SPANNING, ids=str)
 

@@ -12,6 +12,7 @@ from mercer.basis import (
     KMeans,
     Leverage,
     PivotedCholesky,
+    Sequential,
     SparseGreedy,
     SupervisedCholesky,
     Uniform,
@@ -38,6 +39,8 @@ STRATEGIES = [
     ForwardSelection(None),
     SparseGreedy(0.1),
     SparseGreedy(0.1, candidates=None),
+    Sequential(gain_tol=0.0, novelty_tol=1e-6),
+    Sequential(selection="novelty", novelty_tol=1e-6),
 ]
 each_strategy = pytest.mark.parametrize("strategy", STRATEGIES, ids=str)
 
