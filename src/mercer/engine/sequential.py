@@ -6,15 +6,20 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from mercer._typing import FloatArray, IntArray
 from mercer.engine.executors.threads import blas_threads
 from mercer.engine.rows import Rows
 from mercer.engine.tiles import tile_rows
+from mercer.exceptions import NotPositiveDefiniteError
 from mercer.kernels import Kernel, Section
 from mercer.solvers.recursive import BlockRecursion, Rules, block_rows
 
 __all__ = ["SequentialLearner"]
+
+_NOT_NEW = 1e-10  # of k(x, x): what the dictionary leaves of a point that it spans to rounding
+_SPOILT = 1e-9  # how far K⁻¹K may be from the identity, on a random vector, before K⁻¹ is computed anew
 
 
 class SequentialLearner:
@@ -33,12 +38,16 @@ class SequentialLearner:
         The dictionary.
     recursion : BlockRecursion
         Coefficients, cost, counts.
+    n_refreshed : int
+        How often K⁻¹ was computed anew, because rounding had spoilt it.
     """
 
     def __init__(self, kernel: Kernel, rules: Rules, n_features: int, n_outputs: int) -> None:
         self.kernel = kernel
         self.recursion = BlockRecursion(rules, n_outputs)
         self.points: FloatArray = np.empty((0, n_features))
+        self.n_refreshed = 0
+        self._gram: FloatArray = np.empty((0, 0))  # K_mm
         self._section: Section | None = None
         self._slots: FloatArray = np.empty((0, n_features))  # points of the section: the dictionary, then a block
 
@@ -56,6 +65,7 @@ class SequentialLearner:
         if self.recursion.rules.intercept and self.recursion.n_seen == 0 and len(rows):
             if self.recursion.begin(float(self.kernel.diagonal(rows[:1])[0]), targets[0], float(weights[0])):
                 self.points = rows[:1].copy()
+                self._gram = self.kernel(self.points)
             start, residuals[0] = 1, float(np.sum(targets[0] ** 2))
         with blas_threads(1):  # the products of a block are too small for more
             while start < len(rows):
@@ -89,7 +99,70 @@ class SequentialLearner:
         """A learner with the same future that shares nothing."""
         other = SequentialLearner(self.kernel, self.recursion.rules, self.points.shape[1], self.n_outputs)
         other.recursion, other.points = self.recursion.copy(), self.points.copy()
+        other.n_refreshed, other._gram = self.n_refreshed, self._gram.copy()
         return other
+
+    def merge(self, other: SequentialLearner) -> None:
+        """Take in what another learner, of the same kernel and rules and without forgetting, has seen.
+
+        What each knows of its rows is their products on its own dictionary. On the union of both dictionaries, the
+        functions of the other's points are represented as well as one's own dictionary can: the rule by which the
+        recursion itself extends what it knows to a new function. The union is then pruned to its budget.
+        """
+        if not other.recursion.n_seen:
+            return
+        if not self.recursion.n_seen:
+            twin = other.copy()
+            self.recursion, self.points, self._gram, self._section = twin.recursion, twin.points, twin._gram, None
+            return
+        mine, theirs, fixed = self.recursion, other.recursion, int(self.recursion.rules.intercept)
+        points, new = self._union(other)
+        K = self.kernel(points)
+        inverse = np.linalg.solve(np.linalg.cholesky(K), np.eye(len(K)))
+        (P, cross, squares), (their_P, their_cross, their_squares) = self._products(points), other._products(points)
+        mine.births = np.concatenate([mine.births, theirs.births[fixed:][new] + mine.n_seen])
+        mine.K_inverse = self._with_constant(inverse.T @ inverse)
+        P = P + their_P + mine.rules.noise * self._with_constant(K)
+        mine.restate(P, cross + their_cross, squares + their_squares)
+        mine.n_seen, mine.n_grown = mine.n_seen + theirs.n_seen, mine.n_grown + len(new)
+        kept = mine.shrink()[fixed:] - fixed
+        self.points, self._gram, self._section = points[kept], K[np.ix_(kept, kept)], None
+
+    def _union(self, other: SequentialLearner) -> tuple[FloatArray, IntArray]:
+        """Both dictionaries, without those of the other's points that are not new, and which of them are."""
+        points, new = self.points, np.empty(0, dtype=np.intp)
+        lower = np.linalg.cholesky(self.kernel(points)) if len(points) else np.empty((0, 0))
+        prior = self.kernel.diagonal(other.points)
+        for i, point in enumerate(other.points):
+            k = self.kernel(points, point[np.newaxis])[:, 0] if len(points) else np.empty(0)
+            row = solve_triangular(lower, k, lower=True) if len(k) else k
+            novelty = float(prior[i] - row @ row)
+            if novelty > max(self.recursion.rules.novelty_tol, _NOT_NEW * float(prior[i])):
+                lower = np.block([[lower, np.zeros((len(points), 1))], [row[np.newaxis], np.sqrt(novelty)]])
+                points, new = np.vstack([points, point]), np.append(new, i)
+        return points, new
+
+    def _products(self, points: FloatArray) -> tuple[FloatArray, FloatArray, float]:
+        """K̃ᵀK̃, K̃ᵀy and yᵀy of the rows seen, on other points."""
+        recursion, fixed = self.recursion, int(self.recursion.rules.intercept)
+        size = fixed + len(points)
+        if not recursion.n_seen:
+            return np.zeros((size, size)), np.zeros((size, self.n_outputs)), 0.0
+        P = np.linalg.inv(recursion.P_inverse)
+        cross = P @ recursion.coefficients
+        squares = recursion.cost + float(np.sum(cross * recursion.coefficients))
+        data = P.copy()
+        data[fixed:, fixed:] -= recursion.rules.noise * self.kernel(self.points)
+        A = np.zeros((len(P), size))
+        A[:fixed, :fixed] = 1.0
+        A[fixed:, fixed:] = recursion.K_inverse[fixed:, fixed:] @ self.kernel(self.points, points)
+        return A.T @ data @ A, A.T @ cross, squares
+
+    def _with_constant(self, matrix: FloatArray) -> FloatArray:
+        """The matrix with zeros for the constant, if there is one."""
+        if not self.recursion.rules.intercept:
+            return matrix
+        return np.block([[np.zeros((1, 1)), np.zeros((1, len(matrix)))], [np.zeros((len(matrix), 1)), matrix]])
 
     @property
     def n_outputs(self) -> int:
@@ -112,7 +185,36 @@ class SequentialLearner:
             self.points = self.points.copy()  # who has taken the old ones keeps them
         self.points[places] = rows[origin[places]]
         self._remember(places)
+        if len(places):
+            self._extend_gram(places)
+            self._refresh()
         return residuals
+
+    def _extend_gram(self, places: IntArray) -> None:
+        """Have the kernel values of newcomers in K_mm."""
+        size = len(self.points)
+        if size > len(self._gram):
+            larger = np.empty((size, size))
+            larger[: len(self._gram), : len(self._gram)] = self._gram
+            self._gram = larger
+        columns = self.kernel(self.points, self.points[places])
+        self._gram[:, places], self._gram[places] = columns, columns.T
+
+    def _refresh(self) -> None:
+        """Compute K⁻¹ anew if it has drifted: if K⁻¹(Kz) is not z, for a z of random signs."""
+        fixed = int(self.recursion.rules.intercept)
+        signs = np.random.default_rng(self.recursion.n_seen).choice([-1.0, 1.0], size=len(self.points))
+        drift = self.recursion.K_inverse[fixed:, fixed:] @ (self._gram @ signs) - signs
+        if np.max(np.abs(drift)) <= _SPOILT:
+            return
+        try:
+            lower = np.linalg.cholesky(self._gram)
+        except np.linalg.LinAlgError as error:
+            msg = "the functions of the dictionary span each other to rounding. Use a larger novelty_tol."
+            raise NotPositiveDefiniteError(msg) from error
+        factor = np.linalg.solve(lower, np.eye(len(self.points)))
+        self.recursion.K_inverse = self._with_constant(factor.T @ factor)
+        self.n_refreshed += 1
 
     def _bound(self, rows: FloatArray) -> Section:
         """The kernel bound to the dictionary and a block."""

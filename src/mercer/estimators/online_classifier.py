@@ -87,6 +87,12 @@ class OnlineClassifier(ClassifierMixin, OnlineMachine):
         check_is_fitted(self)
         return self.expansion_.evaluate(read_rows(self, X, reset=False), executor=make_threads(self))
 
+    def _check_mergeable(self, other: Self) -> None:
+        if not np.array_equal(self.classes_, other.classes_):
+            msg = f"cannot merge models with different classes: {self.classes_.tolist()}, {other.classes_.tolist()}."
+            raise ValueError(msg)
+        super()._check_mergeable(other)
+
     def _later(self, classes: Any) -> OneVsRest:
         if classes is not None and not np.array_equal(np.unique(np.asarray(classes)), self.classes_):
             msg = f"classes={classes!r} differ from those of the first call, {self.classes_.tolist()}."

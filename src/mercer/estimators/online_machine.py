@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator
 from mercer._typing import FloatArray, IntArray, RandomState
 from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted
 from mercer.engine import Features, SequentialLearner, normal_statistics
+from mercer.estimators.on_basis import check_mergeable, check_same_outputs
 from mercer.estimators.shell import Data, make_threads, resolve_kernel, rows_with_a_say
 from mercer.expansion import KernelExpansion, Variance
 from mercer.kernels import Kernel
@@ -133,6 +134,39 @@ class OnlineMachine(BaseEstimator, ABC):
             forgetting=float(self.forgetting),
             intercept=bool(self.intercept),
         )
+
+    def merge(self, other: Self) -> Self:
+        """Take in what another model has seen, as well as both dictionaries together can represent it.
+
+        Parameters
+        ----------
+        other : estimator of the same class
+            With the same kernel, noise and intercept; neither forgets, as that depends on the order of rows.
+
+        Returns
+        -------
+        self
+        """
+        self._validate_params()
+        check_mergeable(self, other)
+        self._check_mergeable(other)
+        learner = self._learner.copy()
+        learner.merge(other._learner)
+        self._state = State(learner, self._state.history)
+        return self
+
+    def _check_mergeable(self, other: Self) -> None:
+        mine, theirs = self._learner.recursion.rules, other._learner.recursion.rules
+        if not self.kernel_.equals(other.kernel_):
+            msg = f"cannot merge models with different kernels, {self.kernel_} and {other.kernel_}."
+            raise ValueError(msg)
+        if (mine.noise, mine.intercept) != (theirs.noise, theirs.intercept):
+            msg = "cannot merge models of different noise, or of which one has an intercept."
+            raise ValueError(msg)
+        if mine.forgetting < 1.0 or theirs.forgetting < 1.0:
+            msg = "cannot merge models that forget: what they know depends on when they saw it."
+            raise ValueError(msg)
+        check_same_outputs(self._learner.n_outputs, other._learner.n_outputs)
 
     # ------------------------------------------------------------------------------------------------ what it is
 

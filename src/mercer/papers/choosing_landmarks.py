@@ -2,9 +2,9 @@
 
 F. J. Király's lecture on kernel methods for big data lists the ways (uniform draws, greedy Cholesky decompositions with
 and without the targets, laws that need not be the data's); leverage scores, k-means, random pivots, orthogonal least
-squares sparse greedy choice and the rule of the sequential LS-SVM are added. For each strategy and number of points m: what the basis leaves of the trace
-of the kernel matrix, the test error of ridge regression on it, and the CPU time to choose. Strategies that add one point
-after the other are run once, and their first m points taken.
+squares, sparse greedy choice and the rule of the sequential LS-SVM are added. For each strategy and number of points m:
+what the basis leaves of the trace of the kernel matrix, the test error of ridge regression on it, and the CPU time to
+choose. Strategies that add one point after the other are run once, and their first m points taken.
 
 ==========  ========================================================================  ============================
 data        rows (training, test)                                                     error

@@ -179,3 +179,62 @@ def test_classes_of_a_stream_are_named_first(rows):
 def test_an_intercept_cannot_be_forgotten(rows, targets):
     with pytest.raises(ValueError, match="an intercept has none"):
         make(intercept=True, forgetting=0.9).fit(rows, targets)
+
+
+@each_intercept
+def test_models_with_one_dictionary_merge_exactly(rows, targets, intercept):
+    """Both see the dictionary first, and nothing that is new after it: their sums add up."""
+    grid = np.stack(np.meshgrid(*[np.linspace(-2, 2, 5)] * 2), axis=-1).reshape(-1, 2)
+    options = {"intercept": intercept, "selection": "novelty", "novelty_tol": 0.05, "max_basis": 100}
+    near = rows[np.max(np.abs(rows), axis=1) < 2]
+    y, start = np.sin(near[:, 0]), np.cos(grid[:, 0])
+    first = make(**options).fit(np.concatenate([grid, near[:100]]), np.concatenate([start, y[:100]]))
+    second = make(**options).fit(np.concatenate([grid, near[100:]]), np.concatenate([start, y[100:]]))
+    both = make(**options).fit(
+        np.concatenate([grid, near[:100], grid, near[100:]]), np.concatenate([start, y[:100], start, y[100:]])
+    )
+    np.testing.assert_array_equal(first.basis_, both.basis_)
+    first.merge(second)
+    np.testing.assert_array_equal(first.basis_, both.basis_)
+    close(first.coefficients_, both.coefficients_, 1e-6)
+    close(first.predict(rows, return_std=True)[1], both.predict(rows, return_std=True)[1], 1e-6)
+    assert first.cost_ == pytest.approx(both.cost_, rel=1e-6)
+    assert first.n_seen_ == both.n_seen_
+
+
+@each_intercept
+def test_models_of_different_rows_merge_within_their_budget(rows, targets, intercept):
+    left, right = rows[:, 0] < 0, rows[:, 0] >= 0
+    options = {"intercept": intercept, "max_basis": 25}
+    first, second = make(**options).fit(rows[left], targets[left]), make(**options).fit(rows[right], targets[right])
+    alone = first.score(rows, targets)
+    first.merge(second)
+    assert len(first.basis_) == 25 == first.n_grown_ - first.n_pruned_
+    assert first.score(rows, targets) > max(0.9, alone)
+    first.partial_fit(rows[:50], targets[:50])  # and goes on
+    assert first.n_seen_ == N + 50
+
+
+def test_what_cannot_be_merged_is_refused(rows, targets):
+    model = make().fit(rows, targets)
+    for other, message in (
+        (make(kernel=Gaussian(2.0)), "different kernels"),
+        (make(noise=0.2), "different noise"),
+        (make(intercept=True), "different noise, or of which one has an intercept"),
+        (make(forgetting=0.9), "models that forget"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            model.merge(other.fit(rows, targets))
+    with pytest.raises(ValueError, match="different numbers of outputs"):
+        model.merge(make().fit(rows, np.column_stack([targets, targets])))
+
+
+def test_the_inverse_is_refreshed_when_rounding_spoils_it():
+    rng = np.random.default_rng(0)
+    rows = rng.uniform(0, 1, size=(3000, 1))
+    model = make(kernel=Gaussian(0.5), novelty_tol=0.0, gain_tol=0.0, max_basis=12, noise=1e-3)
+    model.fit(rows, np.sin(8 * rows[:, 0]) + 0.1 * rng.normal(size=3000))
+    learner = model._learner
+    assert learner.n_refreshed > 0
+    K = learner.kernel(learner.points)
+    assert np.max(np.abs(learner.recursion.K_inverse @ K - np.eye(len(K)))) < 1e-6

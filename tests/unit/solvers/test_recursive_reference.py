@@ -63,7 +63,7 @@ class Definition:
         self.rows.append(row)
         self.births.append(len(self.targets) - 1)
         gain = cost - self.solve()[2]
-        if not self.rules.wants(novelty, gain):
+        if not self.rules.wants(novelty, gain, 1.7):
             self.design, self.rows, self.births = state
         elif len(self.rows) > self.rules.max_basis:
             self.prune()

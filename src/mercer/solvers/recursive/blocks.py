@@ -20,7 +20,7 @@ import numpy as np
 from mercer._typing import FloatArray, IntArray
 from mercer.solvers.blas import add_gram, mirror
 from mercer.solvers.recursive.reference import ReferenceRecursion
-from mercer.solvers.recursive.rules import Rules
+from mercer.solvers.recursive.rules import LEAST_NOVELTY, TIE, Rules, weakest
 from mercer.solvers.recursive.steps import GROWN, N_G, N_V, PRUNED, SIZE, Limits, State, learn_rows, pack
 
 __all__ = ["BlockRecursion", "block_rows"]
@@ -79,7 +79,16 @@ class BlockRecursion:
         rules = self.rules
         gain_tol = -1.0 if rules.gain_tol is None else rules.gain_tol
         fixed = int(rules.intercept)
-        limits = Limits(rules.noise, rules.max_basis + fixed, fixed, rules.novelty_tol, gain_tol, rules.forgetting)
+        limits = Limits(
+            noise=rules.noise,
+            max_basis=rules.max_basis + fixed,
+            fixed=fixed,
+            novelty_tol=rules.novelty_tol,
+            gain_tol=gain_tol,
+            forgetting=rules.forgetting,
+            least_novelty=LEAST_NOVELTY,
+            tie=TIE,
+        )
         learn_rows(block, limits, prior, targets, weights)
         return self._close(block), block.residuals.copy()
 
@@ -90,6 +99,21 @@ class BlockRecursion:
         self.P_inverse = inverse.T @ inverse
         self.coefficients = np.ascontiguousarray(self.P_inverse @ cross)
         self.cost = squares - float(np.sum(cross * self.coefficients))
+
+    def shrink(self) -> IntArray:
+        """Remove the weakest functions until no more than ``max_basis`` are left; returns which stay."""
+        fixed = int(self.rules.intercept)
+        kept = np.arange(len(self.births))
+        while len(kept) - fixed > self.rules.max_basis:
+            scores = np.sum(self.coefficients**2, axis=1) / np.diagonal(self.P_inverse)
+            place = fixed + weakest(scores[fixed:], self.births[fixed:])
+            self.cost += float(scores[place])
+            row = self.P_inverse[place] / self.P_inverse[place, place]
+            self.coefficients = np.delete(self.coefficients - np.outer(row, self.coefficients[place]), place, axis=0)
+            self.P_inverse, self.K_inverse = _removed(self.P_inverse, place), _removed(self.K_inverse, place)
+            self.births, kept = np.delete(self.births, place), np.delete(kept, place)
+            self.n_pruned += 1
+        return kept
 
     def copy(self) -> BlockRecursion:
         """A recursion with the same future that shares nothing."""
@@ -141,6 +165,13 @@ class BlockRecursion:
         self.n_grown += int(block.counts[GROWN])
         self.n_pruned += int(block.counts[PRUNED])
         return np.where(source >= m, source - m, -1)
+
+
+def _removed(inverse: FloatArray, place: int) -> FloatArray:
+    """Inverse of a matrix without a row and column."""
+    row = inverse[place]
+    smaller = inverse - np.outer(row, row) / row[place]
+    return np.delete(np.delete(smaller, place, axis=0), place, axis=1)
 
 
 def _memory(n_rows: int, slots: int, n_outputs: int) -> State:

@@ -98,11 +98,11 @@ class ReferenceRecursion:
         self.cost += float(rho @ rho) / Delta
         self.n_seen += 1
 
-        if delta <= self.rules.novelty_tol:
+        if delta <= 0:
             return -1
         Delta_b, kappa = delta * (noise + delta / Delta), rho / (noise * Delta + delta)
         gain = float(kappa @ kappa) * Delta_b
-        if not self.rules.wants(delta, gain):
+        if not self.rules.wants(delta, gain, prior):
             return -1
         self._grow(np.append(-a - (delta / Delta) * u, 1.0), Delta_b, kappa)
         self.K_inverse = _bordered(self.K_inverse, np.append(-a, 1.0), delta)
@@ -116,7 +116,7 @@ class ReferenceRecursion:
         self.P_inverse, self.K_inverse = np.array([[1.0 / weight]]), np.zeros((1, 1))
         self.coefficients, self.births = np.array(target, dtype=np.float64)[np.newaxis], np.array([-1])
         self.n_seen = 1
-        if not self.rules.wants(prior, 0.0):
+        if not self.rules.wants(prior, 0.0, prior):
             return -1
         self._grow(np.array([-prior, 1.0]), self.rules.noise * prior, np.zeros(len(target)))
         self.K_inverse = _bordered(self.K_inverse, np.array([0.0, 1.0]), prior)

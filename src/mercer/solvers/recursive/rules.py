@@ -8,10 +8,13 @@ import numpy as np
 
 from mercer._typing import FloatArray, IntArray
 
-__all__ = ["TIE", "Rules", "weakest"]
+__all__ = ["LEAST_NOVELTY", "TIE", "Rules", "weakest"]
 
 # Scores within this share of the lowest are equal: rounding must not decide. Of equals the newest goes.
 TIE = 1e-9
+# A novelty below this share of k(x, x) may be rounding: it is known to about eps times the condition number of K_mm,
+# which is the inverse of the novelties.
+LEAST_NOVELTY = 1e-6
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,8 @@ class Rules:
     max_basis : int
         Most functions.
     novelty_tol : float
-        A row becomes a function only if the squared distance of its function from the span of the others is above.
+        A row becomes a function only if the squared distance of its function from the span of the others is above (and
+        above 1e-6 of k(x, x): less may be rounding).
     gain_tol : float or None
         ... and if that distance times the cost that it saves is above; None asks for novelty alone.
     forgetting : float
@@ -47,9 +51,11 @@ class Rules:
             msg = "forgetting goes back to the prior, and an intercept has none: leave one of them out."
             raise ValueError(msg)
 
-    def wants(self, novelty: float, gain: float) -> bool:
-        """Whether a row of that novelty δ, which would save that cost, becomes a function."""
-        return novelty > self.novelty_tol and (self.gain_tol is None or novelty * gain > self.gain_tol)
+    def wants(self, novelty: float, gain: float, prior: float) -> bool:
+        """Whether a row of that novelty δ, which would save that cost, becomes a function; prior is k(x, x)."""
+        if novelty <= max(self.novelty_tol, LEAST_NOVELTY * prior):
+            return False
+        return self.gain_tol is None or novelty * gain > self.gain_tol
 
 
 def weakest(scores: FloatArray, births: IntArray) -> int:

@@ -13,7 +13,6 @@ import numpy as np
 
 from mercer._jit import jit_sum
 from mercer._typing import FloatArray, IntArray
-from mercer.solvers.recursive.rules import TIE
 
 __all__ = ["GROWN", "N_G", "N_V", "PRUNED", "SIZE", "Limits", "State", "learn_rows", "pack"]
 
@@ -25,7 +24,8 @@ _FOLD = 16  # rows after which vectors are folded into the products of the rows 
 class Limits(NamedTuple):
     """The rules, as numbers; a negative ``gain_tol`` asks for novelty alone.
 
-    The first ``fixed`` functions, which count in ``max_basis``, are never removed.
+    The first ``fixed`` functions, which count in ``max_basis``, are never removed. Constants of other modules are here,
+    too: compiled code that is kept on disk would not notice their change.
     """
 
     noise: float
@@ -34,6 +34,8 @@ class Limits(NamedTuple):
     novelty_tol: float
     gain_tol: float
     forgetting: float
+    least_novelty: float
+    tie: float
 
 
 class State(NamedTuple):
@@ -97,7 +99,8 @@ def learn_rows(state: State, limits: Limits, prior: FloatArray, targets: FloatAr
         if limits.forgetting < 1.0:
             _forget(state, limits, len(state.P0) + t)
         Delta, delta = _project(state, t, (folded_v, folded_g), 1.0 / weights[t], prior[t])
-        _learn(state, limits, t, Delta, delta, targets[t])
+        least = max(limits.novelty_tol, limits.least_novelty * prior[t])
+        _learn(state, limits, t, (Delta, delta, least), targets[t])
 
 
 @jit_sum
@@ -113,12 +116,13 @@ def _fold(values: FloatArray, products: FloatArray, vectors: FloatArray, factors
 
 
 @jit_sum
-def _learn(state: State, limits: Limits, t: Any, Delta: Any, delta: Any, target: FloatArray) -> None:
+def _learn(state: State, limits: Limits, t: Any, scalars: Any, target: FloatArray) -> None:
+    Delta, delta, least = scalars
     here = len(state.P0) + t  # slot of this row; those behind it are empty
     rho = np.empty(len(state.w))
     square = _normal_step(state, t, here, Delta, target, rho)
     state.residuals[t] = square
-    if delta <= limits.novelty_tol:
+    if delta <= least:
         return
     pivot = delta * (limits.noise + delta / Delta)
     gain = square / (limits.noise * Delta + delta) ** 2 * pivot
@@ -131,7 +135,7 @@ def _learn(state: State, limits: Limits, t: Any, Delta: Any, delta: Any, target:
     v[here] = 1.0
     place = -1
     if state.counts[SIZE] >= limits.max_basis:
-        place = _weakest(state, limits.fixed, v, kappa, (pivot, gain), here)
+        place = _weakest(state, limits, v, kappa, (pivot, gain), here)
         if place == here:
             return
     _growing_step(state, t, here, v, kappa, (delta, pivot))
@@ -238,9 +242,9 @@ def _growing_step(state: State, t: Any, here: Any, v: FloatArray, kappa: FloatAr
 
 
 @jit_sum
-def _weakest(state: State, fixed: Any, v: FloatArray, kappa: FloatArray, worth: Any, here: Any) -> Any:
+def _weakest(state: State, limits: Limits, v: FloatArray, kappa: FloatArray, worth: Any, here: Any) -> Any:
     """The slot whose removal would cost least after the newcomer's arrival: among equals the newest."""
-    pivot, gain = worth
+    (pivot, gain), fixed = worth, limits.fixed
     lowest = gain
     scores = np.empty(here)
     for i in range(fixed, here):
@@ -250,7 +254,7 @@ def _weakest(state: State, fixed: Any, v: FloatArray, kappa: FloatArray, worth: 
             square += coefficient * coefficient
         scores[i] = square / (state.P_diagonal[i] + v[i] * v[i] / pivot) if state.alive[i] else np.inf
         lowest = min(lowest, scores[i])
-    limit = lowest * (1.0 + TIE)
+    limit = lowest * (1.0 + limits.tie)
     if gain <= limit:
         return here  # the newest of all
     found = -1
