@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
@@ -110,6 +111,18 @@ class OnlineMachine(BaseEstimator, ABC):
             if self.verbose:
                 print(f"rows: {stop} of {data.rows.n_rows}, functions: {len(learner.points)}", flush=True)
         self._state = State(learner, tuple(history))
+
+    def _one(self, x: Mapping[Any, Any], *, first: bool) -> FloatArray:
+        """A row from a mapping of features: those of the first row, 0 where one is missing; others are ignored."""
+        if first:
+            self._features = tuple(sorted(x, key=str))
+            if not self._features:
+                msg = "x must have at least one feature."
+                raise ValueError(msg)
+        elif not hasattr(self, "_features"):
+            msg = "the model was fitted to arrays: there are no names of features to go by."
+            raise ValueError(msg)
+        return np.array([[float(x.get(name, 0.0)) for name in self._features]])
 
     def _refit(self, data: Data) -> None:
         """Solve for the coefficients exactly, by one pass over rows, on the dictionary found."""

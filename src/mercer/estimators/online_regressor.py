@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Self
+
+import numpy as np
 
 from mercer._typing import FloatArray
 from mercer._validation import check_is_fitted
@@ -116,6 +119,22 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
             self._check_outputs(data, self._learner.n_outputs)
             self._learn(data)
         return self
+
+    def learn_one(self, x: Mapping[Any, Any], y: float, w: float = 1.0) -> None:
+        """Learn one row given as a mapping from features to numbers, as river has it; w is its weight.
+
+        The first row names the features; later a missing one is 0, and others are ignored. A kernel whose length scale
+        is a median must be given another: there are no rows to find it from.
+        """
+        with all_or_nothing(self):
+            row = self._one(x, first=not hasattr(self, "_state"))
+            self.partial_fit(row, [float(y)], sample_weight=[w])
+
+    def predict_one(self, x: Mapping[Any, Any]) -> float:
+        """Predict the mean of one row; 0 before anything was learned."""
+        if not hasattr(self, "_state"):
+            return 0.0
+        return float(np.asarray(self.predict(self._one(x, first=False)))[0])
 
     def refit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Solve for the coefficients exactly on these rows, with the dictionary as it is.

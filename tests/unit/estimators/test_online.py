@@ -238,3 +238,20 @@ def test_the_inverse_is_refreshed_when_rounding_spoils_it():
     assert learner.n_refreshed > 0
     K = learner.kernel(learner.points)
     assert np.max(np.abs(learner.recursion.K_inverse @ K - np.eye(len(K)))) < 1e-6
+
+
+def test_one_row_at_a_time_as_a_mapping(rows, targets):
+    expected, model = make().fit(rows, targets), make()
+    assert model.predict_one({"a": 1.0}) == 0.0
+    for row, target in zip(rows, targets, strict=True):
+        model.learn_one({"b": row[1], "a": row[0]}, target)
+    np.testing.assert_array_equal(model.basis_index_, expected.basis_index_)
+    new = {"a": 0.3, "b": -0.4}
+    assert model.predict_one(new) == pytest.approx(expected.predict([[0.3, -0.4]])[0], rel=1e-7)
+    assert model.predict_one(new | {"c": 5.0}) == model.predict_one(new)
+    assert model.predict_one({"a": 0.3}) == model.predict_one({"a": 0.3, "b": 0.0})
+    with pytest.raises(ValueError, match="NaN"):
+        model.learn_one({"a": np.nan, "b": 0.0}, 1.0)
+    assert model.n_seen_ == N
+    with pytest.raises(ValueError, match="fitted to arrays"):
+        expected.learn_one({"a": 1.0, "b": 2.0}, 1.0)
