@@ -39,6 +39,7 @@ __all__ = ["PseudoInputRegressor"]
 _DTYPE = np.dtype(np.float64)
 _RANGE = np.log(1e4)  # parameters are looked for within this factor of where they start
 _FEW_POINTS = 500
+_STEEP = 1e-3  # gradient per row at which a search should not end
 _LEAST_NOISE = 1e-6  # times the mean square of the targets
 _NOISE_RATIOS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0)  # to the prior variance; a search starts from the best of them
 _FARTHEST = 100.0  # standard deviations of the rows that a point may move
@@ -216,12 +217,18 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, BaseEstimator):
         n_values = search.objective.n_rows * data.targets.shape[1]
         self.objective_value_ = -float(result.fun) * search.objective.n_rows - n_values * float(np.log(unit))
         self.expansion_ = self._expansion(data)
-        if not result.success and result.nit >= self.max_iter:
-            warnings.warn(
-                f"the objective still grew after {result.nit} steps: raise max_iter, or tol.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+        if not result.success:
+            self._warn(result)
+
+    def _warn(self, result: OptimizeResult) -> None:
+        """Say that the search ended too early; a line search that finds nothing better at the top did not."""
+        if result.nit >= self.max_iter:
+            message = f"the objective still grew after {result.nit} steps: raise max_iter, or tol."
+        elif np.max(np.abs(result.jac)) > _STEEP:
+            message = f"the search ended after {result.nit} steps where the objective still rises ({result.message})."
+        else:
+            return
+        warnings.warn(message, ConvergenceWarning, stacklevel=4)
 
     def _expansion(self, data: Data) -> Any:
         threads, intercept = make_threads(self), bool(self.intercept)
