@@ -87,14 +87,14 @@ def test_results_are_on_disk_at_once(tmp_path):
 
 def test_one_command_writes_report_plots_and_results(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(choosing_landmarks, "QUICK", TINY)
-    main(["--quick", "--data", "boston", "--output", str(tmp_path)])
+    main(["--quick", "--data", "uniform", "--output", str(tmp_path)])
     files = {path.name for path in tmp_path.iterdir()}
-    assert files == {"report.md", "results.json", "boston.png", "boston.svg"}
+    assert files == {"report.md", "results.json", "uniform.png", "uniform.svg"}
     before = (tmp_path / "report.md").read_text(encoding="utf-8")
-    assert "## boston" in before
+    assert "## uniform" in before
     main(["--quick", "--data", "--output", str(tmp_path)])  # nothing is run again
     assert (tmp_path / "report.md").read_text(encoding="utf-8") == before
-    assert "boston, seed 1, sparse greedy" in capsys.readouterr().out
+    assert "uniform, seed 1, sparse greedy" in capsys.readouterr().out
 
 
 def test_the_data_are_those_of_the_issue():

@@ -229,15 +229,27 @@ def test_what_cannot_be_merged_is_refused(rows, targets):
         model.merge(make().fit(rows, np.column_stack([targets, targets])))
 
 
-def test_the_inverse_is_refreshed_when_rounding_spoils_it():
-    rng = np.random.default_rng(0)
-    rows = rng.uniform(0, 1, size=(3000, 1))
-    model = make(kernel=Gaussian(0.5), novelty_tol=0.0, gain_tol=0.0, max_basis=12, noise=1e-3)
-    model.fit(rows, np.sin(8 * rows[:, 0]) + 0.1 * rng.normal(size=3000))
+@each_intercept
+def test_an_inverse_that_rounding_has_spoilt_is_computed_anew(rows, targets, intercept):
+    model = make(intercept=intercept).fit(rows[:200], targets[:200])
+    assert model._learner.n_refreshed == 0
+    noise = 1e-6 * np.random.default_rng(0).normal(size=(25, 25))
+    model._learner.recursion.K_inverse[-25:, -25:] += noise + noise.T
+    model.partial_fit(rows[200:] + 3.0, targets[200:])  # new enough to join
     learner = model._learner
     assert learner.n_refreshed > 0
     K = learner.kernel(learner.points)
-    assert np.max(np.abs(learner.recursion.K_inverse @ K - np.eye(len(K)))) < 1e-6
+    assert np.max(np.abs(learner.recursion.K_inverse[-25:, -25:] @ K - np.eye(25))) < 1e-8
+
+
+def test_a_smooth_kernel_without_a_tolerance():
+    rng = np.random.default_rng(0)
+    rows = rng.uniform(0, 1, size=(3000, 1))
+    targets = np.sin(8 * rows[:, 0]) + 0.1 * rng.normal(size=3000)
+    model = make(kernel=Gaussian(0.5), novelty_tol=0.0, gain_tol=0.0, max_basis=12, noise=1e-3).fit(rows, targets)
+    K = model.kernel_(model.basis_)
+    assert np.max(np.abs(model._learner.recursion.K_inverse @ K - np.eye(len(K)))) < 1e-6
+    assert model.score(rows, targets) > 0.97
 
 
 def test_one_row_at_a_time_as_a_mapping(rows, targets):

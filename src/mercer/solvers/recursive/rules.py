@@ -14,7 +14,7 @@ __all__ = ["LEAST_NOVELTY", "TIE", "Rules", "weakest"]
 TIE = 1e-9
 # A novelty below this share of k(x, x) may be rounding: it is known to about eps times the condition number of K_mm,
 # which is the inverse of the novelties.
-LEAST_NOVELTY = 1e-6
+LEAST_NOVELTY = 1e-5
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Rules:
         Most functions.
     novelty_tol : float
         A row becomes a function only if the squared distance of its function from the span of the others is above (and
-        above 1e-6 of k(x, x): less may be rounding).
+        above 1e-5 of k(x, x): less may be rounding).
     gain_tol : float or None
         ... and if that distance times the cost that it saves is above; None asks for novelty alone.
     forgetting : float
