@@ -117,7 +117,7 @@ def test_scikit_learn_contract(estimator, check):
 @parametrize_with_checks(
     configured(PseudoInputRegressor), expected_failed_checks=failures_of_a_search, xfail_strict=False
 )
-@pytest.mark.filterwarnings("ignore:the objective still grew:sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # a search may say that it ended early
 def test_scikit_learn_contract_with_a_search(estimator, check):
     check(estimator)
 
