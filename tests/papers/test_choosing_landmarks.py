@@ -32,7 +32,7 @@ def test_more_points_leave_less_and_every_strategy_is_there(small):
     assert small.noise > 0
 
 
-def test_greedy_pivots_of_the_run_are_those_of_a_smaller_one(small):
+def test_greedy_pivots_leave_less_of_the_trace_than_uniform_draws(small):
     assert np.all(small.unexplained["Cholesky, greedy"][:, 1] < small.unexplained["uniform"][:, 1])
 
 
@@ -97,6 +97,6 @@ def test_one_command_writes_report_plots_and_results(tmp_path, capsys, monkeypat
     assert "uniform, seed 1, sparse greedy" in capsys.readouterr().out
 
 
-def test_the_data_are_those_of_the_issue():
+def test_five_data_sets_are_compared():
     assert set(DATA) == {"abalone", "boston", "forest", "clusters", "uniform"}
     assert QUICK.seeds >= 2
