@@ -69,7 +69,13 @@ def plain(X: Any, y: Any, gamma: float, rules: Any, most: int) -> Any:
     m = 0
     for t in range(len(X)):
         k = _kernel_values(X[t], points, m, gamma)
-        u, a = P[:m, :m] @ k, K[:m, :m] @ k
+        u, a = np.empty(m), np.empty(m)
+        for i in range(m):
+            of_P, of_K = 0.0, 0.0
+            for j in range(m):
+                of_P += P[i, j] * k[j]
+                of_K += K[i, j] * k[j]
+            u[i], a[i] = of_P, of_K
         Delta, delta, rho = 1.0 + k @ u, 1.0 - k @ a, y[t] - k @ w[:m]
         for i in range(m):
             for j in range(m):

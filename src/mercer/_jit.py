@@ -12,7 +12,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, overload
 
-__all__ = ["bits_to_float", "float_to_bits", "inlined", "jit", "jit_sum", "overload"]
+__all__ = ["bits_to_float", "float_to_bits", "inlined", "jit", "jit_least", "jit_sum", "overload"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -25,11 +25,13 @@ _FLOAT_BITS: dict[Any, tuple[Any, Any, Any]] = {
 }
 
 
-def _compile(function: Function, *, fastmath: set[str], **options: Any) -> Function:
+def _compile(function: Function, *, fastmath: set[str]) -> Function:
+    # Divisions that would have to raise keep loops from being vectorised: they give inf, as NumPy's do.
+    options: dict[str, Any] = {"nogil": True, "fastmath": fastmath, "error_model": "numpy"}
     try:
-        compiled = numba.njit(function, nogil=True, fastmath=fastmath, cache=True, **options)
+        compiled = numba.njit(function, cache=True, **options)
     except RuntimeError:  # no directory for the cache can be written: compile in every process
-        compiled = numba.njit(function, nogil=True, fastmath=fastmath, **options)
+        compiled = numba.njit(function, **options)
     return cast(Function, compiled)
 
 
@@ -41,6 +43,11 @@ def jit(function: Function) -> Function:
 def jit_sum(function: Function) -> Function:
     """Compile a function that sums: sums may be reordered, so that they vectorise."""
     return _compile(function, fastmath={"contract", "reassoc", "nsz"})
+
+
+def jit_least(function: Function) -> Function:
+    """Compile a function that looks for the least of numbers, none of which is NaN, so that it vectorises."""
+    return _compile(function, fastmath={"contract", "reassoc", "nsz", "nnan"})
 
 
 def inlined(function: Function) -> Function:

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dpotrf, dpotri
 
 from mercer._typing import FloatArray, IntArray
-from mercer.engine.executors.threads import blas_threads
+from mercer.engine.executors.threads import blas_threads, effective_jobs, pair
 from mercer.engine.rows import Rows
 from mercer.engine.tiles import tile_rows
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.kernels import Kernel, Section
-from mercer.solvers.recursive import BlockRecursion, Rules, block_rows
+from mercer.solvers.blas import mirror
+from mercer.solvers.recursive import BlockRecursion, Rules, Together, block_rows, one_after_the_other
 
 __all__ = ["SequentialLearner"]
 
 _NOT_NEW = 1e-10  # of k(x, x): what the dictionary leaves of a point that it spans to rounding
-_SPOILT = 1e-9  # how far K⁻¹K may be from the identity, on a random vector, before K⁻¹ is computed anew
+# How far K⁻¹(Kz) may be from z, of random signs, before K⁻¹ is computed anew; its relative error is then about 1e-9.
+_SPOILT = 1e-7
+_SIDE_BY_SIDE = 200  # functions from which on two products at the same time are worth a second thread
 
 
 class SequentialLearner:
@@ -31,6 +36,8 @@ class SequentialLearner:
         With numbers for parameters.
     rules : Rules
     n_features, n_outputs : int
+    n_jobs : int or None, default=None
+        Threads; more than two are not used.
 
     Attributes
     ----------
@@ -42,14 +49,20 @@ class SequentialLearner:
         How often K⁻¹ was computed anew, because rounding had spoilt it.
     """
 
-    def __init__(self, kernel: Kernel, rules: Rules, n_features: int, n_outputs: int) -> None:
+    def __init__(
+        self, kernel: Kernel, rules: Rules, n_features: int, n_outputs: int, *, n_jobs: int | None = None
+    ) -> None:
         self.kernel = kernel
         self.recursion = BlockRecursion(rules, n_outputs)
         self.points: FloatArray = np.empty((0, n_features))
+        self.n_jobs = n_jobs
         self.n_refreshed = 0
+        self._unchecked, self._drift = 0, 0.0
+        self._together: Together = one_after_the_other
         self._gram: FloatArray = np.empty((0, 0))  # K_mm
         self._section: Section | None = None
         self._slots: FloatArray = np.empty((0, n_features))  # points of the section: the dictionary, then a block
+        self._replaced: IntArray = np.empty(0, dtype=np.intp)  # places of the dictionary that are not in it yet
 
     def learn(self, rows: FloatArray, targets: FloatArray, weights: FloatArray | None = None) -> FloatArray:
         """Learn rows (n, d) with targets (n, p), one after the other; weights are above zero.
@@ -67,7 +80,8 @@ class SequentialLearner:
                 self.points = rows[:1].copy()
                 self._gram = self.kernel(self.points)
             start, residuals[0] = 1, float(np.sum(targets[0] ** 2))
-        with blas_threads(1):  # the products of a block are too small for more
+        # The products of a block are too small for more threads of BLAS; two products go side by side.
+        with blas_threads(1), self._pair(len(rows) - start) as self._together:
             while start < len(rows):
                 stop = min(start + block_rows(len(self.points)), len(rows))
                 span = slice(start, stop)
@@ -97,9 +111,11 @@ class SequentialLearner:
 
     def copy(self) -> SequentialLearner:
         """A learner with the same future that shares nothing."""
-        other = SequentialLearner(self.kernel, self.recursion.rules, self.points.shape[1], self.n_outputs)
+        rules = self.recursion.rules
+        other = SequentialLearner(self.kernel, rules, self.points.shape[1], self.n_outputs, n_jobs=self.n_jobs)
         other.recursion, other.points = self.recursion.copy(), self.points.copy()
         other.n_refreshed, other._gram = self.n_refreshed, self._gram.copy()
+        other._unchecked, other._drift = self._unchecked, self._drift
         return other
 
     def merge(self, other: SequentialLearner) -> None:
@@ -118,10 +134,9 @@ class SequentialLearner:
         mine, theirs, fixed = self.recursion, other.recursion, int(self.recursion.rules.intercept)
         points, new = self._union(other)
         K = self.kernel(points)
-        inverse = np.linalg.solve(np.linalg.cholesky(K), np.eye(len(K)))
         (P, cross, squares), (their_P, their_cross, their_squares) = self._products(points), other._products(points)
         mine.births = np.concatenate([mine.births, theirs.births[fixed:][new] + mine.n_seen])
-        mine.K_inverse = self._with_constant(inverse.T @ inverse)
+        mine.K_inverse = self._with_constant(_inverse(K))
         P = P + their_P + mine.rules.noise * self._with_constant(K)
         mine.restate(P, cross + their_cross, squares + their_squares)
         mine.n_seen, mine.n_grown = mine.n_seen + theirs.n_seen, mine.n_grown + len(new)
@@ -170,51 +185,64 @@ class SequentialLearner:
         return int(self.recursion.coefficients.shape[1])
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"_section": None}
+        return vars(self) | {"_section": None, "_together": one_after_the_other}
+
+    def _pair(self, n_rows: int) -> AbstractContextManager[Together]:
+        long = n_rows >= _SIDE_BY_SIDE and self.recursion.rules.max_basis >= _SIDE_BY_SIDE
+        return pair() if long and effective_jobs(self.n_jobs) > 1 else nullcontext(one_after_the_other)
 
     def _learn_block(self, rows: FloatArray, targets: FloatArray, weights: FloatArray) -> FloatArray:
-        values = self._bound(rows).tile(rows)
+        values, prior = self._bound(rows).tile(rows), self.kernel.diagonal(rows)
         if self.recursion.rules.intercept:
             values = np.column_stack([np.ones(len(rows)), values])
-        origin, residuals = self.recursion.learn(values, self.kernel.diagonal(rows), targets, weights)
-        origin = origin[self.recursion.rules.intercept :]  # without the constant
+        together = self._together if len(self.points) >= _SIDE_BY_SIDE else one_after_the_other
+        origin, residuals = self.recursion.learn(values, prior, targets, weights, together=together)
+        fixed = int(self.recursion.rules.intercept)
+        origin = origin[fixed:]  # without the constant
         places = np.flatnonzero(origin >= 0)
-        if len(origin) > len(self.points):
-            self.points = np.concatenate([self.points, np.empty((len(origin) - len(self.points), rows.shape[1]))])
-        elif len(places):
-            self.points = self.points.copy()  # who has taken the old ones keeps them
-        self.points[places] = rows[origin[places]]
-        self._remember(places)
         if len(places):
-            self._extend_gram(places)
-            self._refresh()
+            self._extend_gram(values[:, fixed:], prior, origin, places)
+            if len(origin) > len(self.points):
+                self.points = np.concatenate([self.points, np.empty((len(origin) - len(self.points), rows.shape[1]))])
+            else:
+                self.points = self.points.copy()  # who has taken the old ones keeps them
+            self.points[places] = rows[origin[places]]
+            self._replaced = np.union1d(self._replaced, places)
+            self._refresh(len(places))
         return residuals
 
-    def _extend_gram(self, places: IntArray) -> None:
-        """Have the kernel values of newcomers in K_mm."""
-        size = len(self.points)
-        if size > len(self._gram):
+    def _extend_gram(self, values: FloatArray, prior: FloatArray, origin: IntArray, places: IntArray) -> None:
+        """Have the kernel values of newcomers in K_mm: those that the recursion was given."""
+        m, size = len(self.points), len(origin)
+        if size > m:
             larger = np.empty((size, size))
-            larger[: len(self._gram), : len(self._gram)] = self._gram
+            larger[:m, :m] = self._gram
             self._gram = larger
-        columns = self.kernel(self.points, self.points[places])
-        self._gram[:, places], self._gram[places] = columns, columns.T
+        slots = np.where(origin < 0, np.arange(size), m + origin)
+        newcomers = origin[places]
+        block = values[newcomers][:, slots]
+        later = newcomers[:, np.newaxis] > newcomers
+        among = block[:, places]
+        block[:, places] = np.where(later, among, among.T)
+        block[np.arange(len(places)), places] = prior[newcomers]
+        self._gram[places] = block
+        self._gram[:, places] = block.T
 
-    def _refresh(self) -> None:
-        """Compute K⁻¹ anew if it has drifted: if K⁻¹(Kz) is not z, for a z of random signs."""
+    def _refresh(self, n_newcomers: int) -> None:
+        """Compute K⁻¹ anew if it has drifted: if K⁻¹(Kz) is not z, for a z of random signs.
+
+        Looked at whenever an eighth of the dictionary has changed, and after each block once something is seen.
+        """
+        self._unchecked += n_newcomers
+        if 8 * self._unchecked < len(self.points) and self._drift <= 0.1 * _SPOILT:
+            return
         fixed = int(self.recursion.rules.intercept)
         signs = np.random.default_rng(self.recursion.n_seen).choice([-1.0, 1.0], size=len(self.points))
         drift = self.recursion.K_inverse[fixed:, fixed:] @ (self._gram @ signs) - signs
-        if np.max(np.abs(drift)) <= _SPOILT:
-            return
-        try:
-            lower = np.linalg.cholesky(self._gram)
-        except np.linalg.LinAlgError as error:
-            msg = "the functions of the dictionary span each other to rounding. Use a larger novelty_tol."
-            raise NotPositiveDefiniteError(msg) from error
-        factor = np.linalg.solve(lower, np.eye(len(self.points)))
-        self.recursion.K_inverse = self._with_constant(factor.T @ factor)
-        self.n_refreshed += 1
+        self._unchecked, self._drift = 0, float(np.max(np.abs(drift)))
+        if self._drift > _SPOILT:
+            self.recursion.K_inverse = self._with_constant(_inverse(self._gram))
+            self.n_refreshed += 1
 
     def _bound(self, rows: FloatArray) -> Section:
         """The kernel bound to the dictionary and a block."""
@@ -223,12 +251,20 @@ class SequentialLearner:
             self._slots = np.concatenate([self.points, rows])
             self._section = self.kernel.bind(self._slots)
         else:
+            self._slots[self._replaced] = self.points[self._replaced]
             self._slots[m:] = rows
-            self._section = self.kernel.rebind(self._section, self._slots, slice(m, None))
+            changed = np.concatenate([self._replaced, np.arange(m, slots)])
+            self._section = self.kernel.rebind(self._section, self._slots, changed)
+        self._replaced = np.empty(0, dtype=np.intp)
         return self._section
 
-    def _remember(self, places: IntArray) -> None:
-        """Have the newcomers in the places of those that they have replaced."""
-        if self._section is not None and len(places):
-            self._slots[places] = self.points[places]
-            self._section = self.kernel.rebind(self._section, self._slots, places)
+
+def _inverse(gram: FloatArray) -> FloatArray:
+    """Inverse of a positive definite matrix."""
+    lower, info = dpotrf(gram, lower=1)
+    if info != 0:
+        msg = "the functions of the dictionary span each other to rounding. Use a larger novelty_tol."
+        raise NotPositiveDefiniteError(msg)
+    inverse = np.ascontiguousarray(dpotri(lower, lower=1)[0].T)  # the upper triangle, in rows
+    mirror(inverse)
+    return inverse

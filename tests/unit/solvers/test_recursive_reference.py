@@ -63,6 +63,8 @@ class Definition:
         self.rows.append(row)
         self.births.append(len(self.targets) - 1)
         gain = cost - self.solve()[2]
+        if abs(gain) < 1e-13 * np.sum(self.weights @ self.targets**2):  # a difference of costs is known to rounding
+            gain = 0.0
         if not self.rules.wants(novelty, gain, 1.7):
             self.design, self.rows, self.births = state
         elif len(self.rows) > self.rules.max_basis:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache
@@ -18,7 +18,7 @@ from threadpoolctl import ThreadpoolController
 from mercer.engine.executors.base import Task
 from mercer.engine.progress import Progress
 
-__all__ = ["Threads", "blas_threads"]
+__all__ = ["Threads", "blas_threads", "effective_jobs", "pair"]
 
 Result = TypeVar("Result")
 
@@ -160,3 +160,18 @@ def _take_control() -> None:
     for library in _controller().select(user_api="blas").lib_controllers:
         if hasattr(library, "clear_controlling_thread"):
             library.clear_controlling_thread(force=True)
+
+
+@contextmanager
+def pair() -> Iterator[Callable[[Callable[[], object], Callable[[], object]], None]]:
+    """A function that calls two functions at the same time, the second one in a thread that is kept."""
+    with ThreadPoolExecutor(1, thread_name_prefix="mercer") as pool:
+
+        def together(first: Callable[[], object], second: Callable[[], object]) -> None:
+            other = pool.submit(second)
+            try:
+                first()
+            finally:
+                other.result()
+
+        yield together

@@ -13,22 +13,32 @@ row is in ``steps``.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from mercer._typing import FloatArray, IntArray
-from mercer.solvers.blas import add_gram, mirror
 from mercer.solvers.recursive.reference import ReferenceRecursion
 from mercer.solvers.recursive.rules import LEAST_NOVELTY, TIE, Rules, weakest
-from mercer.solvers.recursive.steps import GROWN, N_G, N_V, PRUNED, SIZE, Limits, State, learn_rows, pack
+from mercer.solvers.recursive.steps import GROWN, N_G, N_V, PRUNED, SIZE, Limits, State, learn_rows
+from mercer.solvers.recursive.updates import apply
 
-__all__ = ["BlockRecursion", "block_rows"]
+__all__ = ["BlockRecursion", "Together", "block_rows", "one_after_the_other"]
+
+
+Together: TypeAlias = Callable[[Callable[[], object], Callable[[], object]], None]
 
 
 def block_rows(n_functions: int) -> int:
     """Rows of a block: products of larger blocks are faster, but rows have more slots to mind."""
     return 64 if n_functions < 700 else 128
+
+
+def one_after_the_other(first: Callable[[], object], second: Callable[[], object]) -> None:
+    """Call two functions."""
+    first()
+    second()
 
 
 class BlockRecursion:
@@ -53,7 +63,13 @@ class BlockRecursion:
         return grown
 
     def learn(
-        self, values: FloatArray, prior: FloatArray, targets: FloatArray, weights: FloatArray
+        self,
+        values: FloatArray,
+        prior: FloatArray,
+        targets: FloatArray,
+        weights: FloatArray,
+        *,
+        together: Together = one_after_the_other,
     ) -> tuple[IntArray, FloatArray]:
         """Learn a block of rows.
 
@@ -67,6 +83,8 @@ class BlockRecursion:
         targets : array (b, p)
         weights : array (b,)
             Above zero.
+        together : callable
+            Calls two functions, which may run at the same time.
 
         Returns
         -------
@@ -75,22 +93,22 @@ class BlockRecursion:
         residuals : array (b,)
             Squared error of each row before it was learned, summed over outputs.
         """
-        block = self._start(np.ascontiguousarray(values))
-        rules = self.rules
-        gain_tol = -1.0 if rules.gain_tol is None else rules.gain_tol
-        fixed = int(rules.intercept)
-        limits = Limits(
+        block = self._start(np.ascontiguousarray(values), together)
+        learn_rows(block, self._limits(), prior, targets, weights)
+        return self._close(block, together), block.residuals.copy()
+
+    def _limits(self) -> Limits:
+        rules, fixed = self.rules, int(self.rules.intercept)
+        return Limits(
             noise=rules.noise,
             max_basis=rules.max_basis + fixed,
             fixed=fixed,
             novelty_tol=rules.novelty_tol,
-            gain_tol=gain_tol,
+            gain_tol=-1.0 if rules.gain_tol is None else rules.gain_tol,
             forgetting=rules.forgetting,
             least_novelty=LEAST_NOVELTY,
             tie=TIE,
         )
-        learn_rows(block, limits, prior, targets, weights)
-        return self._close(block), block.residuals.copy()
 
     def restate(self, P: FloatArray, cross: FloatArray, squares: float) -> None:
         """Replace P, K̃ᵀy (m, p) and yᵀy, and with them coefficients and cost; the dictionary stays."""
@@ -126,20 +144,28 @@ class BlockRecursion:
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"_memory": None}
 
-    def _start(self, values: FloatArray) -> State:
-        """The state of a block, in memory that blocks of the same shape share."""
+    def _start(self, values: FloatArray, together: Together) -> State:
+        """The state of a block, with what its rows are to the functions before it."""
+        block, m = self._prepare(values), len(self.births)
+        block.u[:, m:], block.a[:, m:] = 0.0, 0.0
+        if m:
+            known = values[:, :m]
+            together(
+                lambda: np.matmul(known, self.P_inverse, out=block.u[:, :m]),
+                lambda: np.matmul(known, self.K_inverse, out=block.a[:, :m]),
+            )
+        for diagonal, matrix in ((block.P_diagonal, self.P_inverse), (block.K_diagonal, self.K_inverse)):
+            diagonal[:m], diagonal[m:] = np.diagonal(matrix), 0.0
+        return block
+
+    def _prepare(self, values: FloatArray) -> State:
+        """Memory, which blocks of the same shape share."""
         (n_rows, slots), m, n_outputs = values.shape, len(self.births), self.coefficients.shape[1]
         if self._memory is None or self._memory.u.shape != values.shape:
             self._memory = _memory(n_rows, slots, n_outputs)
         block = self._memory._replace(values=values, P0=self.P_inverse, K0=self.K_inverse)
-        block.u[:, m:], block.a[:, m:] = 0.0, 0.0
-        if m:
-            np.matmul(values[:, :m], self.P_inverse, out=block.u[:, :m])
-            np.matmul(values[:, :m], self.K_inverse, out=block.a[:, :m])
         block.w[:, :m], block.w[:, m:] = self.coefficients.T, 0.0
-        for diagonal, matrix in ((block.P_diagonal, self.P_inverse), (block.K_diagonal, self.K_inverse)):
-            diagonal[:m], diagonal[m:] = np.diagonal(matrix), 0.0
-        block.alive[:m], block.alive[m:] = True, False
+        block.used[:m], block.used[m:] = 1.0, 0.0
         block.births[:m], block.births[m:] = self.births, np.arange(self.n_seen, self.n_seen + n_rows)
         block.homes[:m], block.homes[m:] = np.arange(m), -1
         block.counts[:] = 0
@@ -147,24 +173,32 @@ class BlockRecursion:
         block.numbers[:] = 1.0, 0.0, self.cost
         return block
 
-    def _close(self, block: State) -> IntArray:
+    def _close(self, block: State, together: Together) -> IntArray:
         """Apply what was learned."""
-        m = len(self.births)
-        born = m + np.flatnonzero(block.alive[m:])
-        source = np.arange(int(block.counts[SIZE]))
+        m, size = len(self.births), int(block.counts[SIZE])
+        born = m + np.flatnonzero(block.used[m:])
+        source = np.arange(size)
         source[block.homes[born]] = born
-        sigma, tau, cost = block.numbers
-        self.K_inverse = _applied(self.K_inverse, block.G, block.d, int(block.counts[N_G]), source)
-        P_inverse = _applied(self.P_inverse, block.V, block.c, int(block.counts[N_V]), source)
+        n_v, n_g = int(block.counts[N_V]), int(block.counts[N_G])
+        if size > m:
+            self.P_inverse, self.K_inverse = _enlarged(self.P_inverse, size), _enlarged(self.K_inverse, size)
+        together(
+            lambda: apply(self.P_inverse, block.V, block.c, n_v, source),
+            lambda: apply(self.K_inverse, block.G, block.d, n_g, source) if n_g else None,
+        )
         if self.rules.forgetting < 1.0:
-            P_inverse = sigma * P_inverse + tau * self.K_inverse
-        self.P_inverse = P_inverse
+            sigma, tau, _ = block.numbers
+            self.P_inverse = sigma * self.P_inverse + tau * self.K_inverse
+        self._take(block, source)
+        return np.where(source >= m, source - m, -1)
+
+    def _take(self, block: State, source: IntArray) -> None:
+        """Coefficients and counts after a block."""
         self.coefficients = np.ascontiguousarray(block.w[:, source].T)
-        self.births, self.cost = block.births[source], float(cost)
+        self.births, self.cost = block.births[source], float(block.numbers[-1])
         self.n_seen += len(block.values)
         self.n_grown += int(block.counts[GROWN])
         self.n_pruned += int(block.counts[PRUNED])
-        return np.where(source >= m, source - m, -1)
 
 
 def _removed(inverse: FloatArray, place: int) -> FloatArray:
@@ -182,7 +216,7 @@ def _memory(n_rows: int, slots: int, n_outputs: int) -> State:
         w=np.empty((n_outputs, slots)),
         P_diagonal=np.empty(slots),
         K_diagonal=np.empty(slots),
-        alive=np.empty(slots, dtype=np.bool_),
+        used=np.empty(slots),
         births=np.empty(slots, dtype=np.intp),
         homes=np.empty(slots, dtype=np.intp),
         P0=np.empty((0, 0)),
@@ -197,21 +231,8 @@ def _memory(n_rows: int, slots: int, n_outputs: int) -> State:
     )
 
 
-def _applied(matrix: FloatArray, vectors: FloatArray, factors: FloatArray, number: int, source: IntArray) -> FloatArray:
-    """The matrix plus Σ c vvᵀ, with slots moved to their places."""
-    size, m = len(source), len(matrix)
-    if number == 0:
-        return matrix
-    new = source >= m
-    if size > m:
-        larger = np.zeros((size, size))
-        larger[:m, :m] = matrix
-        matrix = larger
-    places = np.flatnonzero(new)
-    if len(places):
-        matrix[places], matrix[:, places] = 0.0, 0.0
-    positive, negative = pack(vectors, factors, number, source)
-    add_gram(matrix, positive)
-    add_gram(matrix, negative, -1.0)
-    mirror(matrix)
-    return matrix
+def _enlarged(matrix: FloatArray, size: int) -> FloatArray:
+    """The matrix with zeros for newcomers."""
+    larger = np.zeros((size, size))
+    larger[: len(matrix), : len(matrix)] = matrix
+    return larger

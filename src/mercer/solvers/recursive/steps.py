@@ -11,14 +11,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mercer._jit import jit_sum
+from mercer._jit import jit_least, jit_sum
 from mercer._typing import FloatArray, IntArray
 
-__all__ = ["GROWN", "N_G", "N_V", "PRUNED", "SIZE", "Limits", "State", "learn_rows", "pack"]
+__all__ = ["GROWN", "N_G", "N_V", "PRUNED", "SIZE", "Limits", "State", "learn_rows"]
 
 N_V, N_G, SIZE, GROWN, PRUNED = range(5)  # of ``counts``
 _SIGMA, _TAU, _COST = range(3)  # of ``numbers``
-_FOLD = 16  # rows after which vectors are folded into the products of the rows to come
+_FOLD = 32  # rows after which vectors are folded into the products of the rows to come
+_OUT_OF_USE = 1e300  # score of slots that cannot be removed
 
 
 class Limits(NamedTuple):
@@ -50,7 +51,8 @@ class State(NamedTuple):
     w : array (p, s)
     P_diagonal, K_diagonal : arrays (s,)
         Of P⁻¹ and K⁻¹.
-    alive : array (s,)
+    used : array (s,)
+        1 for functions in use, else 0.
     births, homes : arrays (s,)
         Row number that each slot came from; its place after the block.
     P0, K0 : arrays (m, m)
@@ -73,7 +75,7 @@ class State(NamedTuple):
     w: FloatArray
     P_diagonal: FloatArray
     K_diagonal: FloatArray
-    alive: Any
+    used: FloatArray
     births: IntArray
     homes: IntArray
     P0: FloatArray
@@ -166,47 +168,93 @@ def _forget(state: State, limits: Limits, here: Any) -> None:
 def _project(state: State, t: Any, folded: Any, Delta: Any, delta: Any) -> Any:
     """Make u and a of a row P⁻¹k and K⁻¹k, on the functions in use; return 1/ω + k·u and k(x, x) - k·a."""
     k, u, a, here = state.values[t], state.u[t], state.a[t], len(state.P0) + t
-    for j in range(folded[1], state.counts[N_G]):
-        _add_projection(a, state.G[j], state.d[j], k, here)
-    for j in range(folded[0], state.counts[N_V]):
-        _add_projection(u, state.V[j], state.c[j], k, here)
-    sigma, tau = state.numbers[_SIGMA], state.numbers[_TAU]
-    for i in range(here):
-        used = 1.0 if state.alive[i] else 0.0
-        a[i] *= used
-        u[i] = used * (sigma * u[i]) + tau * a[i]
-        Delta += k[i] * u[i]
-        delta -= k[i] * a[i]
-    return Delta, delta
+    _add_projections(a, state.G[folded[1] : state.counts[N_G]], state.d[folded[1] :], k, here)
+    _add_projections(u, state.V[folded[0] : state.counts[N_V]], state.c[folded[0] :], k, here)
+    _combine(u, a, state.used, (state.numbers[_SIGMA], state.numbers[_TAU]), here)
+    return Delta + _dot(k, u, here), delta - _dot(k, a, here)
 
 
 @jit_sum
-def _add_projection(vector: FloatArray, direction: FloatArray, factor: Any, k: FloatArray, size: Any) -> None:
-    """Add factor · (direction·k) · direction to a vector."""
-    product = 0.0
+def _add_projections(vector: FloatArray, directions: FloatArray, factors: FloatArray, k: FloatArray, size: Any) -> None:
+    """Add Σ c (v·k) v to a vector: four directions at a time, which stay in the cache between product and sum."""
+    fours = len(directions) // 4 * 4
+    for j in range(0, fours, 4):
+        v0, v1, v2, v3 = directions[j], directions[j + 1], directions[j + 2], directions[j + 3]
+        p0, p1, p2, p3 = 0.0, 0.0, 0.0, 0.0
+        for i in range(size):
+            p0 += v0[i] * k[i]
+            p1 += v1[i] * k[i]
+            p2 += v2[i] * k[i]
+            p3 += v3[i] * k[i]
+        _add_four(
+            vector,
+            (v0, v1, v2, v3),
+            (p0 * factors[j], p1 * factors[j + 1], p2 * factors[j + 2], p3 * factors[j + 3]),
+            size,
+        )
+    for j in range(fours, len(directions)):
+        _add(vector, directions[j], factors[j] * _dot(directions[j], k, size), size)
+
+
+@jit_sum
+def _add_column(vector: FloatArray, directions: FloatArray, factors: FloatArray, place: Any) -> None:
+    """Add column ``place`` of Σ c vvᵀ to a vector."""
+    fours, size = len(directions) // 4 * 4, len(vector)
+    for j in range(0, fours, 4):
+        v0, v1, v2, v3 = directions[j], directions[j + 1], directions[j + 2], directions[j + 3]
+        f0, f1, f2, f3 = factors[j], factors[j + 1], factors[j + 2], factors[j + 3]
+        _add_four(vector, (v0, v1, v2, v3), (f0 * v0[place], f1 * v1[place], f2 * v2[place], f3 * v3[place]), size)
+    for j in range(fours, len(directions)):
+        _add(vector, directions[j], factors[j] * directions[j, place], size)
+
+
+@jit_sum
+def _add_four(vector: FloatArray, directions: Any, factors: Any, size: Any) -> None:
+    (v0, v1, v2, v3), (f0, f1, f2, f3) = directions, factors
     for i in range(size):
-        product += direction[i] * k[i]
-    product *= factor
+        vector[i] += f0 * v0[i] + f1 * v1[i] + f2 * v2[i] + f3 * v3[i]
+
+
+@jit_sum
+def _dot(first: FloatArray, second: FloatArray, size: Any) -> Any:
+    total = 0.0
     for i in range(size):
-        vector[i] += product * direction[i]
+        total += first[i] * second[i]
+    return total
+
+
+@jit_sum
+def _add(vector: FloatArray, direction: FloatArray, factor: Any, size: Any) -> None:
+    for i in range(size):
+        vector[i] += factor * direction[i]
+
+
+@jit_sum
+def _add_squares(vector: FloatArray, direction: FloatArray, factor: Any, size: Any) -> None:
+    for i in range(size):
+        vector[i] += factor * direction[i] * direction[i]
+
+
+@jit_sum
+def _combine(first: FloatArray, second: FloatArray, used: FloatArray, factors: Any, size: Any) -> None:
+    """Make a vector of M one of P⁻¹ = σM + τK⁻¹, both zero where no function is in use."""
+    sigma, tau = factors
+    for i in range(size):
+        second[i] *= used[i]
+        first[i] = used[i] * (sigma * first[i]) + tau * second[i]
 
 
 @jit_sum
 def _normal_step(state: State, t: Any, here: Any, Delta: Any, target: FloatArray, rho: FloatArray) -> Any:
     """Fill ρ; return |ρ|²."""
-    k, u, w = state.values[t], state.u[t], state.w
+    k, u = state.values[t], state.u[t]
     square = 0.0
-    for o in range(len(w)):
-        residual = target[o]
-        for i in range(here):
-            residual -= k[i] * w[o, i]
-        rho[o] = residual
-        square += residual * residual
-        step = residual / Delta
-        for i in range(here):
-            w[o, i] += step * u[i]
-    for i in range(here):
-        state.P_diagonal[i] -= u[i] * u[i] / Delta
+    for o in range(len(state.w)):
+        w = state.w[o]
+        rho[o] = target[o] - _dot(k, w, here)
+        square += rho[o] * rho[o]
+        _add(w, u, rho[o] / Delta, here)
+    _add_squares(state.P_diagonal, u, -1.0 / Delta, here)
     state.counts[N_V] = _append(state.V, state.c, state.counts[N_V], u, here, -1.0 / (Delta * state.numbers[_SIGMA]))
     state.numbers[_COST] += square / Delta
     return square
@@ -232,12 +280,10 @@ def _growing_step(state: State, t: Any, here: Any, v: FloatArray, kappa: FloatAr
     if tau != 0.0:
         state.counts[N_V] = _append(state.V, state.c, state.counts[N_V], g, here + 1, -tau / (sigma * delta))
     for o in range(len(kappa)):
-        for i in range(here + 1):
-            state.w[o, i] += kappa[o] * v[i]
-    for i in range(here + 1):
-        state.P_diagonal[i] += v[i] * v[i] / pivot
-        state.K_diagonal[i] += g[i] * g[i] / delta
-    state.alive[here] = True
+        _add(state.w[o], v, kappa[o], here + 1)
+    _add_squares(state.P_diagonal, v, 1.0 / pivot, here + 1)
+    _add_squares(state.K_diagonal, g, 1.0 / delta, here + 1)
+    state.used[here] = 1.0
     state.counts[GROWN] += 1
 
 
@@ -245,16 +291,11 @@ def _growing_step(state: State, t: Any, here: Any, v: FloatArray, kappa: FloatAr
 def _weakest(state: State, limits: Limits, v: FloatArray, kappa: FloatArray, worth: Any, here: Any) -> Any:
     """The slot whose removal would cost least after the newcomer's arrival: among equals the newest."""
     (pivot, gain), fixed = worth, limits.fixed
-    lowest = gain
-    scores = np.empty(here)
-    for i in range(fixed, here):
-        square = 0.0
-        for o in range(len(kappa)):
-            coefficient = state.w[o, i] + kappa[o] * v[i]
-            square += coefficient * coefficient
-        scores[i] = square / (state.P_diagonal[i] + v[i] * v[i] / pivot) if state.alive[i] else np.inf
-        lowest = min(lowest, scores[i])
-    limit = lowest * (1.0 + limits.tie)
+    scores = np.zeros(here)
+    for o in range(len(kappa)):
+        _add_square_of_sum(scores, state.w[o], v, kappa[o])
+    _finish_scores(scores, v, state.P_diagonal, state.used, 1.0 / pivot)
+    limit = min(gain, _least(scores[fixed:])) * (1.0 + limits.tie)
     if gain <= limit:
         return here  # the newest of all
     found = -1
@@ -265,6 +306,29 @@ def _weakest(state: State, limits: Limits, v: FloatArray, kappa: FloatArray, wor
 
 
 @jit_sum
+def _add_square_of_sum(scores: FloatArray, first: FloatArray, second: FloatArray, factor: Any) -> None:
+    for i in range(len(scores)):
+        total = first[i] + factor * second[i]
+        scores[i] += total * total
+
+
+@jit_sum
+def _finish_scores(scores: FloatArray, v: FloatArray, diagonal: FloatArray, used: FloatArray, factor: Any) -> None:
+    """Divide by the diagonal of P⁻¹ after the newcomer's arrival."""
+    for i in range(len(scores)):
+        unused = 1.0 - used[i]
+        scores[i] = scores[i] / (diagonal[i] + factor * v[i] * v[i] + unused) + unused * _OUT_OF_USE
+
+
+@jit_least
+def _least(scores: FloatArray) -> Any:
+    least = _OUT_OF_USE
+    for i in range(len(scores)):
+        least = min(least, scores[i])
+    return least
+
+
+@jit_sum
 def _pruning_step(state: State, place: Any, here: Any) -> None:
     size, m = here + 1, len(state.P0)
     sigma, tau = state.numbers[_SIGMA], state.numbers[_TAU]
@@ -272,55 +336,22 @@ def _pruning_step(state: State, place: Any, here: Any) -> None:
     if place < m:
         g[:m] = state.K0[place]
         h[:m] = state.P0[place]
-    for j in range(state.counts[N_G]):
-        _add_multiple(g, state.G[j], state.d[j] * state.G[j, place])
-    for j in range(state.counts[N_V]):
-        _add_multiple(h, state.V[j], state.c[j] * state.V[j, place])
-    for i in range(size):
-        used = 1.0 if state.alive[i] else 0.0
-        g[i] *= used
-        h[i] = used * (sigma * h[i]) + tau * g[i]
+    _add_column(g, state.G[: state.counts[N_G]], state.d, place)
+    _add_column(h, state.V[: state.counts[N_V]], state.c, place)
+    _combine(h, g, state.used, (sigma, tau), size)
     g_p, h_p = g[place], h[place]
     for o in range(len(state.w)):
-        factor = state.w[o, place] / h_p
-        state.numbers[_COST] += factor * state.w[o, place]
-        for i in range(size):
-            state.w[o, i] -= factor * h[i]
-        state.w[o, place] = 0.0
-    for i in range(size):
-        state.P_diagonal[i] -= h[i] * h[i] / h_p
-        state.K_diagonal[i] -= g[i] * g[i] / g_p
+        w = state.w[o]
+        factor = w[place] / h_p
+        state.numbers[_COST] += factor * w[place]
+        _add(w, h, -factor, size)
+        w[place] = 0.0
+    _add_squares(state.P_diagonal, h, -1.0 / h_p, size)
+    _add_squares(state.K_diagonal, g, -1.0 / g_p, size)
     state.counts[N_G] = _append(state.G, state.d, state.counts[N_G], g, size, -1.0 / g_p)
     state.counts[N_V] = _append(state.V, state.c, state.counts[N_V], h, size, -1.0 / (h_p * sigma))
     if tau != 0.0:
         state.counts[N_V] = _append(state.V, state.c, state.counts[N_V], g, size, tau / (sigma * g_p))
-    state.alive[place] = False
+    state.used[place] = 0.0
     state.homes[here] = state.homes[place]
     state.counts[PRUNED] += 1
-
-
-@jit_sum
-def _add_multiple(vector: FloatArray, direction: FloatArray, factor: Any) -> None:
-    for i in range(len(vector)):
-        vector[i] += factor * direction[i]
-
-
-@jit_sum
-def pack(vectors: FloatArray, factors: FloatArray, number: Any, source: IntArray) -> Any:
-    """Vectors times the roots of their factors, entries from ``source``, those of positive and of negative factors."""
-    n_positive = 0
-    for j in range(number):
-        n_positive += 1 if factors[j] > 0.0 else 0
-    positive, negative = np.empty((n_positive, len(source))), np.empty((number - n_positive, len(source)))
-    at_positive, at_negative = 0, 0
-    for j in range(number):
-        root = np.sqrt(np.abs(factors[j]))
-        if factors[j] > 0.0:
-            for i in range(len(source)):
-                positive[at_positive, i] = root * vectors[j, source[i]]
-            at_positive += 1
-        else:
-            for i in range(len(source)):
-                negative[at_negative, i] = root * vectors[j, source[i]]
-            at_negative += 1
-    return positive, negative

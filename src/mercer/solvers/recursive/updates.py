@@ -1,0 +1,57 @@
+"""What happens to an inverse when a block of rows has been learned."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mercer._jit import jit
+from mercer._typing import FloatArray, IntArray
+from mercer.solvers.blas import add_gram, mirror
+
+__all__ = ["apply"]
+
+
+def apply(matrix: FloatArray, vectors: FloatArray, factors: FloatArray, number: int, source: IntArray) -> None:
+    """Move slots of a matrix to their places, and add the sum of c vvᵀ of the first vectors, in place.
+
+    Parameters
+    ----------
+    matrix : array (m, m)
+        Symmetric; rows and columns of newcomers are overwritten.
+    vectors, factors : arrays (j, s), (j,)
+    number : int
+        How many of the vectors to add.
+    source : array (m,)
+        The slot that each place is taken by: another one than its own if a newcomer's.
+    """
+    positive, negative = _packed(matrix, vectors, factors, number, source)
+    add_gram(matrix, positive)
+    add_gram(matrix, negative, -1.0)
+    mirror(matrix)
+
+
+@jit
+def _packed(matrix: FloatArray, vectors: FloatArray, factors: FloatArray, number: Any, source: IntArray) -> Any:
+    """Clear the places of newcomers; return the vectors times the roots of their positive and negative factors."""
+    for place in range(len(source)):
+        if source[place] != place:
+            matrix[place] = 0.0
+            matrix[:, place] = 0.0
+    n_positive = 0
+    for j in range(number):
+        n_positive += 1 if factors[j] > 0.0 else 0
+    positive, negative = np.empty((n_positive, len(source))), np.empty((number - n_positive, len(source)))
+    at_positive, at_negative = 0, 0
+    for j in range(number):
+        root = np.sqrt(np.abs(factors[j]))
+        if factors[j] > 0.0:
+            for i in range(len(source)):
+                positive[at_positive, i] = root * vectors[j, source[i]]
+            at_positive += 1
+        else:
+            for i in range(len(source)):
+                negative[at_negative, i] = root * vectors[j, source[i]]
+            at_negative += 1
+    return positive, negative
