@@ -42,7 +42,6 @@ _FEW_POINTS = 500
 _STEEP = 1e-3  # gradient per row at which a search should not end
 _LEAST_NOISE = 1e-6  # times the mean square of the targets
 _NOISE_RATIOS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0)  # to the prior variance; a search starts from the best of them
-_ASIDE = 1e-2  # standard deviations of the rows
 _FARTHEST = 100.0  # standard deviations of the rows that a point may move
 
 
@@ -296,12 +295,8 @@ class _Search:
             if self.fit_kernel and self.fit_noise:
                 start = self._with_balanced_noise()
             centre, scale = self._units()
-            points = start.points
-            if self.fit_points and start.kernel.has_kink:  # a point on a row cannot leave it by a gradient: a step aside
-                step = _ASIDE * scale / _stride(len(points))
-                points = points + step * np.random.default_rng(0).uniform(-1.0, 1.0, size=points.shape)
             first = self._pack(
-                (points - centre) / scale, start.kernel.get_log_parameters(), float(np.log(start.noise))
+                (start.points - centre) / scale, start.kernel.get_log_parameters(), float(np.log(start.noise))
             )
 
             def function(x: FloatArray) -> tuple[float, FloatArray]:

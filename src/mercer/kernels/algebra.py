@@ -31,11 +31,6 @@ class _Pair(Kernel):
         """Whether one of the two needs data."""
         return self.left.needs_data or self.right.needs_data
 
-    @property
-    def has_kink(self) -> bool:
-        """Whether one of the two has."""
-        return self.left.has_kink or self.right.has_kink
-
     def resolve(self, sample: FloatArray, weights: FloatArray | None = None) -> Self:
         """Resolve both kernels."""
         return type(self)(self.left.resolve(sample, weights), self.right.resolve(sample, weights))

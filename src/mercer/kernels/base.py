@@ -129,11 +129,6 @@ class Kernel(BaseEstimator, ABC):
         """Whether a parameter is still to be found from data, by ``resolve``."""
         return False
 
-    @property
-    def has_kink(self) -> bool:
-        """Whether k(x, z) has no gradient at x = z."""
-        return False
-
     def check(self, n_features: int | None = None) -> None:
         """Raise ``ValueError`` if a parameter is out of range or does not fit rows of that width."""
 

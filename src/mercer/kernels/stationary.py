@@ -301,11 +301,6 @@ class Matern(Stationary):
         self.nu = nu
         self.amplitude = amplitude
 
-    @property
-    def has_kink(self) -> bool:
-        """For ν = 1/2."""
-        return self.nu == 0.5
-
     def check(self, n_features: int | None = None) -> None:
         """Raise ``ValueError`` also for a smoothness that is not built."""
         super().check(n_features)

@@ -173,14 +173,6 @@ def test_a_poor_start_does_not_end_in_a_flat_function(rows, targets, objective, 
     assert model.score(rows, targets) > 0.95
 
 
-@each_objective
-def test_points_leave_rows_where_the_kernel_has_a_kink(rows, targets, objective):
-    model = fit(rows, targets, objective=objective, kernel=Matern(1.0, nu=0.5) + Linear(0.1), max_iter=500)
-    still = fit(rows, targets, objective=objective, kernel=model.kernel_, fit_points=False, noise=model.noise_)
-    assert model.n_iter_ > 10
-    assert model.objective_value_ > still.objective_value_ + 1.0
-
-
 @pytest.mark.parametrize("unit", [1e-100, 1e-6, 1e6, 1e100])
 def test_units_of_the_targets_do_not_matter(rows, targets, unit):
     expected, model = fit(rows, targets), fit(rows, unit * targets)
