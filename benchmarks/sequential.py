@@ -41,7 +41,7 @@ def report(rounds: int) -> str:
 
 
 def _ours(X: Any, y: Any, noise: float, m: int) -> Any:
-    learner = SequentialLearner(KERNEL, Rules(noise, m, NOVELTY, GAIN), X.shape[1], 1)
+    learner = SequentialLearner(KERNEL, Rules(noise, m, NOVELTY, GAIN), X.shape[1], 1, n_jobs=2)
     learner.learn(X, y[:, np.newaxis])
     return learner.recursion.births
 

@@ -8,7 +8,13 @@ import pytest
 from sklearn.base import BaseEstimator, is_classifier
 
 import mercer
-from mercer import CommitteeRegressor, PseudoInputRegressor, ReducedRankRegressor
+from mercer import (
+    CommitteeRegressor,
+    OnlineClassifier,
+    OnlineRegressor,
+    PseudoInputRegressor,
+    ReducedRankRegressor,
+)
 from mercer.exceptions import JitterWarning
 
 
@@ -17,13 +23,21 @@ def public_estimators():
     return [member for member in members if inspect.isclass(member) and issubclass(member, BaseEstimator)]
 
 
+# Nothing is searched for, and whatever is new joins the dictionary: what holds for a given kernel, noise and number of
+# points can then be tested.
+STILL = ({"fit_points": False, "fit_kernel": False, "fit_noise": False}, {"selection": "novelty", "novelty_tol": 0.0})
+
+
 def still(cls):
-    """The same class, but that nothing is searched for: what holds for a given kernel and noise can then be tested."""
-    signature, choices = inspect.signature(cls), {"fit_points": False, "fit_kernel": False, "fit_noise": False}
-    if not choices.keys() <= signature.parameters.keys():
+    """The same class with other defaults, if it has such choices; ``n_basis`` is also understood as ``max_basis``."""
+    signature = inspect.signature(cls)
+    choices = next((choice for choice in STILL if choice.keys() <= signature.parameters.keys()), None)
+    if choices is None:
         return cls
 
     def __init__(self, *args, **options):  # noqa: N807
+        if "max_basis" in signature.parameters and "n_basis" in options:
+            options["max_basis"] = options.pop("n_basis")
         cls.__init__(self, *args, **(choices | options))
 
     changed = [p.replace(default=choices.get(p.name, p.default)) for p in signature.parameters.values()]
@@ -79,7 +93,7 @@ def has_gcv(estimator):
 
 def has_no_noise(estimator):
     """Whether noise=0 is a choice; that it is refused by the others is tested."""
-    return not issubclass(estimator, (PseudoInputRegressor, ReducedRankRegressor))
+    return not issubclass(estimator, (OnlineClassifier, OnlineRegressor, PseudoInputRegressor, ReducedRankRegressor))
 
 
 def accepts(estimator, options):

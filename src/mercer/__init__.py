@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from mercer.estimators.exact_regressor import ExactRegressor
     from mercer.estimators.nystrom_classifier import NystromClassifier
     from mercer.estimators.nystrom_regressor import NystromRegressor
+    from mercer.estimators.online_classifier import OnlineClassifier
+    from mercer.estimators.online_regressor import OnlineRegressor
     from mercer.estimators.pseudo_input_regressor import PseudoInputRegressor
     from mercer.estimators.reduced_rank_regressor import ReducedRankRegressor
     from mercer.expansion import KernelExpansion
@@ -26,6 +28,8 @@ _HOMES = {
     "KernelExpansion": "mercer.expansion",
     "NystromClassifier": "mercer.estimators.nystrom_classifier",
     "NystromRegressor": "mercer.estimators.nystrom_regressor",
+    "OnlineClassifier": "mercer.estimators.online_classifier",
+    "OnlineRegressor": "mercer.estimators.online_regressor",
     "PseudoInputRegressor": "mercer.estimators.pseudo_input_regressor",
     "ReducedRankRegressor": "mercer.estimators.reduced_rank_regressor",
 }
@@ -38,6 +42,8 @@ __all__ = [
     "KernelExpansion",
     "NystromClassifier",
     "NystromRegressor",
+    "OnlineClassifier",
+    "OnlineRegressor",
     "PseudoInputRegressor",
     "ReducedRankRegressor",
     "basis",

@@ -11,7 +11,7 @@ from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpotrf, dpotri
 
 from mercer._typing import FloatArray, IntArray
-from mercer.engine.executors.threads import blas_threads, effective_jobs, pair
+from mercer.engine.executors.threads import blas_threads, pair
 from mercer.engine.rows import Rows
 from mercer.engine.tiles import tile_rows
 from mercer.exceptions import NotPositiveDefiniteError
@@ -21,6 +21,7 @@ from mercer.solvers.recursive import BlockRecursion, Rules, Together, block_rows
 
 __all__ = ["SequentialLearner"]
 
+_LARGEST = 1e153  # of targets and kernel values: squares must be numbers
 _NOT_NEW = 1e-10  # of k(x, x): what the dictionary leaves of a point that it spans to rounding
 # How far K⁻¹(Kz) may be from z, of random signs, before K⁻¹ is computed anew; its relative error is then about 1e-9.
 _SPOILT = 1e-7
@@ -36,7 +37,7 @@ class SequentialLearner:
         With numbers for parameters.
     rules : Rules
     n_features, n_outputs : int
-    n_jobs : int or None, default=None
+    n_jobs : int, default=1
         Threads; more than two are not used.
 
     Attributes
@@ -49,9 +50,7 @@ class SequentialLearner:
         How often K⁻¹ was computed anew, because rounding had spoilt it.
     """
 
-    def __init__(
-        self, kernel: Kernel, rules: Rules, n_features: int, n_outputs: int, *, n_jobs: int | None = None
-    ) -> None:
+    def __init__(self, kernel: Kernel, rules: Rules, n_features: int, n_outputs: int, *, n_jobs: int = 1) -> None:
         self.kernel = kernel
         self.recursion = BlockRecursion(rules, n_outputs)
         self.points: FloatArray = np.empty((0, n_features))
@@ -73,10 +72,13 @@ class SequentialLearner:
             Squared error of each row before it was learned, summed over outputs.
         """
         rows = np.ascontiguousarray(rows, dtype=np.float64)
+        if np.max(np.abs(targets), initial=0.0) > _LARGEST:
+            msg = f"the targets go up to {np.max(np.abs(targets)):.1g}: their squares overflow. Scale y."
+            raise ValueError(msg)
         weights = np.ones(len(rows)) if weights is None else weights
         start, residuals = 0, np.empty(len(rows))
         if self.recursion.rules.intercept and self.recursion.n_seen == 0 and len(rows):
-            if self.recursion.begin(float(self.kernel.diagonal(rows[:1])[0]), targets[0], float(weights[0])):
+            if self.recursion.begin(float(self._prior(rows[:1])[0]), targets[0], float(weights[0])):
                 self.points = rows[:1].copy()
                 self._gram = self.kernel(self.points)
             start, residuals[0] = 1, float(np.sum(targets[0] ** 2))
@@ -101,7 +103,8 @@ class SequentialLearner:
         squares : array
             As of ``learn``, for the rows that were learned since.
         """
-        for start, stop, block in rows.tiles(0, rows.n_rows, tile_rows(rows.n_features)):
+        width = rows.n_features + min(self.recursion.rules.max_basis, rows.n_rows)
+        for start, stop, block in rows.tiles(0, rows.n_rows, tile_rows(width)):
             span = slice(start, stop)
             if weights is None:
                 yield stop, self.learn(block, targets[span])
@@ -189,10 +192,16 @@ class SequentialLearner:
 
     def _pair(self, n_rows: int) -> AbstractContextManager[Together]:
         long = n_rows >= _SIDE_BY_SIDE and self.recursion.rules.max_basis >= _SIDE_BY_SIDE
-        return pair() if long and effective_jobs(self.n_jobs) > 1 else nullcontext(one_after_the_other)
+        return pair() if long and self.n_jobs > 1 else nullcontext(one_after_the_other)
 
     def _learn_block(self, rows: FloatArray, targets: FloatArray, weights: FloatArray) -> FloatArray:
-        values, prior = self._bound(rows).tile(rows), self.kernel.diagonal(rows)
+        prior = self._prior(rows)
+        with np.errstate(over="ignore"):
+            values = self._bound(rows).tile(rows)
+        if not np.all(np.isfinite(values)):
+            self._section = None
+            msg = "kernel values contain NaN or infinity: the kernel overflows on these rows; scale them."
+            raise NotPositiveDefiniteError(msg)
         if self.recursion.rules.intercept:
             values = np.column_stack([np.ones(len(rows)), values])
         together = self._together if len(self.points) >= _SIDE_BY_SIDE else one_after_the_other
@@ -210,6 +219,18 @@ class SequentialLearner:
             self._replaced = np.union1d(self._replaced, places)
             self._refresh(len(places))
         return residuals
+
+    def _prior(self, rows: FloatArray) -> FloatArray:
+        """k(x, x), checked."""
+        with np.errstate(over="ignore"):
+            prior = self.kernel.diagonal(rows)
+        if not np.all(prior >= 0):
+            msg = "k(x, x) is negative or NaN on some rows: the kernel is not positive definite."
+            raise NotPositiveDefiniteError(msg)
+        if np.max(prior) > _LARGEST:
+            msg = f"k(x, x) goes up to {np.max(prior):.1g}: kernel values overflow when they are squared. Scale X."
+            raise ValueError(msg)
+        return prior
 
     def _extend_gram(self, values: FloatArray, prior: FloatArray, origin: IntArray, places: IntArray) -> None:
         """Have the kernel values of newcomers in K_mm: those that the recursion was given."""

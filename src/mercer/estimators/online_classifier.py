@@ -24,7 +24,7 @@ class OnlineClassifier(ClassifierMixin, OnlineMachine):
     Examples
     --------
     >>> from sklearn.datasets import load_digits
-    >>> from mercer.estimators.online_classifier import OnlineClassifier
+    >>> from mercer import OnlineClassifier
     >>> X, y = load_digits(return_X_y=True)
     >>> model = OnlineClassifier(max_basis=200, random_state=0).fit(X[:1000], y[:1000])
     >>> model.score(X[1000:], y[1000:]) > 0.9

@@ -18,7 +18,7 @@ from mercer.estimators.on_basis import check_mergeable, check_same_outputs
 from mercer.estimators.shell import Data, make_threads, resolve_kernel, rows_with_a_say
 from mercer.expansion import KernelExpansion, Variance
 from mercer.kernels import Kernel
-from mercer.solvers.recursive import Rules
+from mercer.solvers.recursive import Rules, block_rows
 
 __all__ = ["OnlineMachine"]
 
@@ -102,8 +102,10 @@ class OnlineMachine(BaseEstimator, ABC):
             used = rows_with_a_say(data, float(self.noise))
             weights = np.zeros(len(weights))
             weights[used] = np.asarray(data.weights)[used]
-        # In place where nothing can fail on the way; else on a copy, which costs as much as a few rows.
-        learner = self._learner if data.rows.n_rows < len(self._learner.points) else self._learner.copy()
+        # In place where it is done wholly or not at all; else on a copy, which costs as much as a few rows.
+        in_place = data.rows.n_rows <= block_rows(len(self._learner.points))
+        learner = self._learner if in_place else self._learner.copy()
+        learner.n_jobs = make_threads(self).n_jobs
         history = list(self._state.history)
         for stop, squares in learner.stream(data.rows, data.targets, weights):
             if self.record and len(squares):

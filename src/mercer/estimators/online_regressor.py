@@ -85,7 +85,7 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
     Examples
     --------
     >>> import numpy as np
-    >>> from mercer.estimators.online_regressor import OnlineRegressor
+    >>> from mercer import OnlineRegressor
     >>> rng = np.random.default_rng(0)
     >>> model = OnlineRegressor("gaussian", noise=0.01, max_basis=50)
     >>> for _ in range(10):

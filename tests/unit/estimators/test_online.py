@@ -4,11 +4,9 @@ import pickle
 
 import numpy as np
 import pytest
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.exceptions import NotFittedError
 
-from mercer import NystromRegressor
-from mercer.estimators.online_classifier import OnlineClassifier
-from mercer.estimators.online_regressor import OnlineRegressor
+from mercer import NystromRegressor, OnlineClassifier, OnlineRegressor
 from mercer.kernels import Gaussian
 from tests.doubles import GuardedRows
 
@@ -32,25 +30,6 @@ def make(**options):
 
 def close(actual, expected, tolerance=1e-8):
     np.testing.assert_allclose(actual, expected, rtol=0, atol=tolerance * np.max(np.abs(expected)))
-
-
-# The rule looks at rows in their order, so that neither shuffled nor repeated rows give the same dictionary.
-ORDER = "rows are learned in their order, and one that is known already does not join the dictionary"
-
-
-@parametrize_with_checks(
-    [
-        OnlineRegressor(),
-        OnlineRegressor(intercept=True, selection="novelty"),
-        OnlineRegressor(max_basis=50, forgetting=0.99, second_pass=True),
-        OnlineClassifier(),
-        OnlineClassifier(intercept=True, max_basis=10),
-    ],
-    expected_failed_checks=lambda _model: {"check_sample_weight_equivalence_on_dense_data": ORDER},
-    xfail_strict=False,
-)
-def test_scikit_learn_contract(estimator, check):
-    check(estimator)
 
 
 @each_intercept
@@ -227,6 +206,11 @@ def test_what_cannot_be_merged_is_refused(rows, targets):
             model.merge(other.fit(rows, targets))
     with pytest.raises(ValueError, match="different numbers of outputs"):
         model.merge(make().fit(rows, np.column_stack([targets, targets])))
+    for other in (NystromRegressor().fit(rows, targets), None):
+        with pytest.raises(ValueError, match="cannot merge a"):
+            model.merge(other)
+    with pytest.raises(NotFittedError):
+        model.merge(make())
 
 
 @each_intercept

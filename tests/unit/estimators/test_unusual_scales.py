@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from mercer import ReducedRankRegressor
+from mercer import OnlineRegressor, ReducedRankRegressor
 from mercer.exceptions import JitterWarning, NotPositiveDefiniteError
 from mercer.kernels import Gaussian, Linear, Polynomial
 from tests.walks import (
@@ -70,7 +70,7 @@ def test_rows_that_are_infinitely_far_from_each_other(estimator, rows):
     assert_close(model.predict(1e150 * rows), y / 1.1)
 
 
-@over("estimator", [cls for cls in REGRESSORS if cls is not ReducedRankRegressor])
+@over("estimator", [cls for cls in REGRESSORS if not issubclass(cls, (OnlineRegressor, ReducedRankRegressor))])
 def test_linear_kernel_on_huge_rows_is_least_squares(estimator, rows):
     y = targets_for(estimator, rows)
     expected = rows @ np.linalg.lstsq(rows, y, rcond=None)[0]
@@ -78,6 +78,13 @@ def test_linear_kernel_on_huge_rows_is_least_squares(estimator, rows):
         warnings.simplefilter("ignore", JitterWarning)  # noise 0.1 is nothing beside 1e300
         model = estimator(Linear()).fit(1e150 * rows, y)
     assert_close(model.predict(1e150 * rows), expected, 1e-6)
+
+
+def test_kernel_values_whose_squares_overflow_are_refused_by_a_recursion(rows):
+    model = OnlineRegressor(Linear()).fit(rows, rows[:, 0])
+    assert_refused(model, lambda: model.fit(1e150 * rows, rows[:, 0]), rows, ValueError, "overflow .* Scale X")
+    assert_refused(model, lambda: model.partial_fit(1e150 * rows, rows[:, 0]), rows, ValueError, "overflow .* Scale X")
+    assert_refused(model, lambda: model.partial_fit(rows, 1e200 * rows[:, 0]), rows, ValueError, "overflow. Scale y")
 
 
 def test_a_noise_that_rounding_drowns_is_refused_by_the_reduced_rank_approximation(rows):

@@ -19,13 +19,29 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from mercer._typing import FloatArray, IntArray
+from mercer.exceptions import NotPositiveDefiniteError
 from mercer.solvers.recursive.reference import ReferenceRecursion
 from mercer.solvers.recursive.rules import LEAST_NOVELTY, TIE, Rules, weakest
-from mercer.solvers.recursive.steps import GROWN, N_G, N_V, PRUNED, SIZE, Limits, State, learn_rows
+from mercer.solvers.recursive.steps import (
+    COST,
+    GROWN,
+    LEAST,
+    N_G,
+    N_V,
+    PRUNED,
+    SIGMA,
+    SIZE,
+    TAU,
+    Limits,
+    State,
+    learn_rows,
+)
 from mercer.solvers.recursive.updates import apply
 
 __all__ = ["BlockRecursion", "Together", "block_rows", "one_after_the_other"]
 
+
+_NEGATIVE = 1e-4  # of k(x, x): a novelty so far below zero is not rounding
 
 Together: TypeAlias = Callable[[Callable[[], object], Callable[[], object]], None]
 
@@ -95,6 +111,12 @@ class BlockRecursion:
         """
         block = self._start(np.ascontiguousarray(values), together)
         learn_rows(block, self._limits(), prior, targets, weights)
+        if not block.numbers[LEAST] > -_NEGATIVE:
+            msg = (
+                f"a row's squared distance from the dictionary is {block.numbers[LEAST]:.2g} of k(x, x): "
+                "the kernel is not positive definite on these rows."
+            )
+            raise NotPositiveDefiniteError(msg)
         return self._close(block, together), block.residuals.copy()
 
     def _limits(self) -> Limits:
@@ -170,7 +192,7 @@ class BlockRecursion:
         block.homes[:m], block.homes[m:] = np.arange(m), -1
         block.counts[:] = 0
         block.counts[SIZE] = m
-        block.numbers[:] = 1.0, 0.0, self.cost
+        block.numbers[:] = 1.0, 0.0, self.cost, 1.0
         return block
 
     def _close(self, block: State, together: Together) -> IntArray:
@@ -187,15 +209,14 @@ class BlockRecursion:
             lambda: apply(self.K_inverse, block.G, block.d, n_g, source) if n_g else None,
         )
         if self.rules.forgetting < 1.0:
-            sigma, tau, _ = block.numbers
-            self.P_inverse = sigma * self.P_inverse + tau * self.K_inverse
+            self.P_inverse = block.numbers[SIGMA] * self.P_inverse + block.numbers[TAU] * self.K_inverse
         self._take(block, source)
         return np.where(source >= m, source - m, -1)
 
     def _take(self, block: State, source: IntArray) -> None:
         """Coefficients and counts after a block."""
         self.coefficients = np.ascontiguousarray(block.w[:, source].T)
-        self.births, self.cost = block.births[source], float(block.numbers[-1])
+        self.births, self.cost = block.births[source], float(block.numbers[COST])
         self.n_seen += len(block.values)
         self.n_grown += int(block.counts[GROWN])
         self.n_pruned += int(block.counts[PRUNED])
@@ -226,7 +247,7 @@ def _memory(n_rows: int, slots: int, n_outputs: int) -> State:
         G=np.empty((2 * n_rows, slots)),
         d=np.empty(2 * n_rows),
         counts=np.zeros(5, dtype=np.intp),
-        numbers=np.zeros(3),
+        numbers=np.zeros(4),
         residuals=np.empty(n_rows),
     )
 

@@ -14,10 +14,10 @@ import numpy as np
 from mercer._jit import jit_least, jit_sum
 from mercer._typing import FloatArray, IntArray
 
-__all__ = ["GROWN", "N_G", "N_V", "PRUNED", "SIZE", "Limits", "State", "learn_rows"]
+__all__ = ["COST", "GROWN", "LEAST", "N_G", "N_V", "PRUNED", "SIGMA", "SIZE", "TAU", "Limits", "State", "learn_rows"]
 
 N_V, N_G, SIZE, GROWN, PRUNED = range(5)  # of ``counts``
-_SIGMA, _TAU, _COST = range(3)  # of ``numbers``
+SIGMA, TAU, COST, LEAST = range(4)  # of ``numbers``
 _FOLD = 32  # rows after which vectors are folded into the products of the rows to come
 _OUT_OF_USE = 1e300  # score of slots that cannot be removed
 
@@ -63,8 +63,8 @@ class State(NamedTuple):
         Vectors and factors of K⁻¹.
     counts : array (5,)
         Vectors in V, in G; functions in use; grown; pruned.
-    numbers : array (3,)
-        σ, τ, ξ.
+    numbers : array (4,)
+        σ, τ, ξ; the least novelty seen, as a share of k(x, x).
     residuals : array (b,)
         |ρ|² of the rows, before they were learned.
     """
@@ -101,6 +101,8 @@ def learn_rows(state: State, limits: Limits, prior: FloatArray, targets: FloatAr
         if limits.forgetting < 1.0:
             _forget(state, limits, len(state.P0) + t)
         Delta, delta = _project(state, t, (folded_v, folded_g), 1.0 / weights[t], prior[t])
+        if delta < state.numbers[LEAST] * prior[t]:
+            state.numbers[LEAST] = delta / prior[t]
         least = max(limits.novelty_tol, limits.least_novelty * prior[t])
         _learn(state, limits, t, (Delta, delta, least), targets[t])
 
@@ -141,7 +143,7 @@ def _learn(state: State, limits: Limits, t: Any, scalars: Any, target: FloatArra
         if place == here:
             return
     _growing_step(state, t, here, v, kappa, (delta, pivot))
-    state.numbers[_COST] -= gain
+    state.numbers[COST] -= gain
     if place < 0:
         state.homes[here] = state.counts[SIZE]
         state.counts[SIZE] += 1
@@ -153,9 +155,9 @@ def _learn(state: State, limits: Limits, t: Any, scalars: Any, target: FloatArra
 def _forget(state: State, limits: Limits, here: Any) -> None:
     share = limits.forgetting
     fresh = (1.0 - share) / limits.noise
-    state.numbers[_SIGMA] *= share
-    state.numbers[_TAU] = share * state.numbers[_TAU] + fresh
-    state.numbers[_COST] *= share
+    state.numbers[SIGMA] *= share
+    state.numbers[TAU] = share * state.numbers[TAU] + fresh
+    state.numbers[COST] *= share
     for i in range(here):
         state.P_diagonal[i] = share * state.P_diagonal[i] + fresh * state.K_diagonal[i]
     root = np.sqrt(share)
@@ -170,7 +172,7 @@ def _project(state: State, t: Any, folded: Any, Delta: Any, delta: Any) -> Any:
     k, u, a, here = state.values[t], state.u[t], state.a[t], len(state.P0) + t
     _add_projections(a, state.G[folded[1] : state.counts[N_G]], state.d[folded[1] :], k, here)
     _add_projections(u, state.V[folded[0] : state.counts[N_V]], state.c[folded[0] :], k, here)
-    _combine(u, a, state.used, (state.numbers[_SIGMA], state.numbers[_TAU]), here)
+    _combine(u, a, state.used, (state.numbers[SIGMA], state.numbers[TAU]), here)
     return Delta + _dot(k, u, here), delta - _dot(k, a, here)
 
 
@@ -255,8 +257,8 @@ def _normal_step(state: State, t: Any, here: Any, Delta: Any, target: FloatArray
         square += rho[o] * rho[o]
         _add(w, u, rho[o] / Delta, here)
     _add_squares(state.P_diagonal, u, -1.0 / Delta, here)
-    state.counts[N_V] = _append(state.V, state.c, state.counts[N_V], u, here, -1.0 / (Delta * state.numbers[_SIGMA]))
-    state.numbers[_COST] += square / Delta
+    state.counts[N_V] = _append(state.V, state.c, state.counts[N_V], u, here, -1.0 / (Delta * state.numbers[SIGMA]))
+    state.numbers[COST] += square / Delta
     return square
 
 
@@ -272,7 +274,7 @@ def _append(vectors: FloatArray, factors: FloatArray, number: Any, vector: Float
 @jit_sum
 def _growing_step(state: State, t: Any, here: Any, v: FloatArray, kappa: FloatArray, pivots: Any) -> None:
     delta, pivot = pivots
-    sigma, tau = state.numbers[_SIGMA], state.numbers[_TAU]
+    sigma, tau = state.numbers[SIGMA], state.numbers[TAU]
     state.counts[N_V] = _append(state.V, state.c, state.counts[N_V], v, here + 1, 1.0 / (pivot * sigma))
     g = -state.a[t]
     g[here] = 1.0
@@ -331,7 +333,7 @@ def _least(scores: FloatArray) -> Any:
 @jit_sum
 def _pruning_step(state: State, place: Any, here: Any) -> None:
     size, m = here + 1, len(state.P0)
-    sigma, tau = state.numbers[_SIGMA], state.numbers[_TAU]
+    sigma, tau = state.numbers[SIGMA], state.numbers[TAU]
     g, h = np.zeros(size), np.zeros(size)  # rows of K⁻¹ and P⁻¹
     if place < m:
         g[:m] = state.K0[place]
@@ -343,7 +345,7 @@ def _pruning_step(state: State, place: Any, here: Any) -> None:
     for o in range(len(state.w)):
         w = state.w[o]
         factor = w[place] / h_p
-        state.numbers[_COST] += factor * w[place]
+        state.numbers[COST] += factor * w[place]
         _add(w, h, -factor, size)
         w[place] = 0.0
     _add_squares(state.P_diagonal, h, -1.0 / h_p, size)
