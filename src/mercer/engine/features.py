@@ -55,7 +55,8 @@ class Features:
     def _section(self) -> Section:
         # Spare columns are computed as if they were points: a contiguous tile is worth more than the work. As copies of
         # the median they do not move the points' own, which kernels take for their centre.
-        padding = np.repeat(np.median(self.points, axis=0, keepdims=True), self.spare, axis=0)
+        middle = np.median(self.points, axis=0) if len(self.points) else np.zeros(self.points.shape[1])
+        padding = np.tile(middle, (self.spare, 1))
         return self.kernel.bind(np.concatenate([self.points, padding]), self.dtype)
 
     def prepare(self) -> None:

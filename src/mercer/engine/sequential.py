@@ -282,6 +282,8 @@ class SequentialLearner:
 
 def _inverse(gram: FloatArray) -> FloatArray:
     """Inverse of a positive definite matrix."""
+    if not len(gram):
+        return gram.copy()
     lower, info = dpotrf(gram, lower=1)
     if info != 0:
         msg = "the functions of the dictionary span each other to rounding. Use a larger novelty_tol."

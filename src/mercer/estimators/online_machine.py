@@ -129,14 +129,15 @@ class OnlineMachine(BaseEstimator, ABC):
     def _refit(self, data: Data) -> None:
         """Solve for the coefficients exactly, by one pass over rows, on the dictionary found."""
         learner = self._learner.copy()
+        if not len(learner.points):  # then the recursion is exact, as it has represented nothing
+            return
         features = Features(learner.kernel, learner.points)
         sums = normal_statistics(data.rows, data.targets, features, weights=data.weights, executor=make_threads(self))
-        noise, m = learner.recursion.rules.noise, len(learner.points)
-        P, cross = sums.gram + noise * learner.kernel(learner.points), sums.cross[:, :-1]
+        P = sums.gram + learner.recursion.rules.noise * learner.kernel(learner.points)
+        cross = sums.cross[:, :-1]
         if self._fixed:  # the constant comes first
             P = np.block([[sums.moments[-1:, -1:], sums.cross[:, -1:].T], [sums.cross[:, -1:], P]])
             cross = np.concatenate([sums.moments[-1:, :-1], cross])
-        assert len(P) == m + self._fixed
         learner.recursion.restate(P, cross, float(np.trace(sums.moments[:-1, :-1])))
         self._state = State(learner, self._state.history)
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from mercer._typing import FloatArray
 
-__all__ = ["plot_fits", "plot_panels"]
+__all__ = ["plot_curves", "plot_fits", "plot_panels"]
 
 _BLUE, _GREY, _RED = "#2b6cb0", "#718096", "#c53030"
 _LOOKS = (
@@ -102,16 +102,34 @@ def plot_panels(
     shared : bool, default=True
         Whether all panels have the same y axis.
     """
+    with_x = {title: {label: (x, curve) for label, curve in curves.items()} for title, curves in panels.items()}
+    plot_curves(path, with_x, xlabel=xlabel, ylabel=ylabel, highest=highest, shared=shared)
+
+
+def plot_curves(
+    path: str | Path,
+    panels: Mapping[str, Mapping[str, tuple[FloatArray, FloatArray]]],
+    *,
+    xlabel: str,
+    ylabel: str,
+    highest: float | None = None,
+    shared: bool = False,
+    scale: str = "log",
+) -> None:
+    """Plot curves (x, y), each with an x of its own, as ``plot_panels`` does; ``scale`` is that of both axes."""
     columns = min(2, len(panels))
     n_rows = -(-len(panels) // columns)
     figure = Figure(figsize=(5.2 * columns, 3.6 * n_rows), layout="constrained")
-    axes = figure.subplots(n_rows, columns, sharex=True, sharey=shared, squeeze=False)
+    axes = figure.subplots(n_rows, columns, sharex=shared, sharey=shared, squeeze=False)
+    for axis in axes.flat[len(panels) :]:
+        axis.remove()
     labels = list(dict.fromkeys(label for curves in panels.values() for label in curves))
     looks = {label: _LOOKS[i % len(_LOOKS)] for i, label in enumerate(labels)}
     for axis, (title, curves) in zip(axes.flat, panels.items(), strict=False):
-        for label, curve in curves.items():
+        for label, (x, y) in curves.items():
             color, line = looks[label]
-            axis.loglog(x, curve, linestyle=line, color=color, label=label, linewidth=1.8)
+            axis.plot(x, y, linestyle=line, color=color, label=label, linewidth=1.8)
+        axis.set(xscale=scale, yscale=scale)
         axis.set_title(title, fontsize=10)
         axis.spines[["top", "right"]].set_visible(False)
         axis.legend(fontsize=8, frameon=False)

@@ -80,6 +80,22 @@ def test_a_second_pass_is_the_subset_of_representers(rows, targets, intercept, w
     close(once.refit(rows, targets, weights).predict(rows), model.predict(rows))
 
 
+@each_intercept
+@pytest.mark.parametrize("second_pass", [False, True])
+def test_an_empty_dictionary_predicts_the_prior(rows, intercept, second_pass):
+    options = {"intercept": intercept, "second_pass": second_pass}
+    model = make(gain_tol=1e9, **options).fit(rows, np.full(N, 3.0))
+    assert len(model.basis_) == 0
+    mean, std = model.predict(rows[:5], return_std=True)
+    close(mean + 1.0, np.full(5, 4.0 if intercept else 1.0))
+    close(std**2, np.full(5, 1.0 + (0.1 / N if intercept else 0.0)))
+    assert model.predict(rows[:5], return_cov=True)[1].shape == (5, 5)
+    model.refit(rows, np.full(N, 3.0)).merge(make(gain_tol=1e9, **options).fit(rows, np.full(N, 3.0)))
+    assert model.n_seen_ == 2 * N
+    model.merge(make(**options).fit(rows, rows[:, 0]))
+    assert len(model.basis_) == 25
+
+
 def test_weights_zero_rows_are_not_learned(rows, targets):
     weights = np.where(np.arange(N) % 3, 1.0, 0.0)
     used = np.flatnonzero(weights)

@@ -1,0 +1,63 @@
+"""The experiments with the sequential LS-SVM, on a small scale: what must hold whatever the data."""
+
+import numpy as np
+import pytest
+
+from mercer.papers import sequential_forest, sequential_lssvm, sequential_small
+from mercer.papers.kept import Kept
+from mercer.papers.sequential_forest import ForestSizes
+from mercer.papers.sequential_lssvm import Sizes, main
+
+TINY = Sizes(2, 2, ForestSizes((200, 400), (5, 10), 2, (1, 0), (200,)))
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Two little data sets in place of the real ones, which need not be there."""
+
+    def forest(_repeat):
+        X = np.random.default_rng(0).normal(size=(900, 2))
+        y = np.where(X[:, 0] ** 2 + X[:, 1] ** 2 > 1, 1.0, -1.0)
+        return X[:400], y[:400], X[400:], y[400:]
+
+    monkeypatch.setattr(sequential_forest, "draw", forest)
+    monkeypatch.setattr(sequential_small, "SMALL", {"sinc": sequential_small.SMALL["sinc"]})
+    monkeypatch.setattr(sequential_lssvm, "FULL", TINY)
+
+
+def test_tables_and_plot_are_written_and_a_run_goes_on_where_it_was(small, tmp_path, capsys, monkeypatch):
+    main(["--output", str(tmp_path)])
+    text = (tmp_path / "report.md").read_text()
+    assert "7.5e-4 ± 3.1e-4 (11.06)" in text  # printed values are beside ours
+    assert all((tmp_path / f"tradeoff.{ending}").exists() for ending in ("png", "svg"))
+    assert all(f"{n}{m:>11}" in text for n in (200, 400) for m in (5, 10))
+    capsys.readouterr()
+    for module in (sequential_forest, sequential_small):
+        monkeypatch.setattr(module, "OnlineRegressor", None)  # nothing is measured again
+    main(["--output", str(tmp_path)])
+    assert (tmp_path / "report.md").read_text() == text
+
+
+def test_a_second_pass_is_better_and_the_supervised_rule_keeps_fewer(small, tmp_path):
+    kept = Kept(None, "")
+    found = sequential_small.curves("sinc", 2, kept)
+    sizes, errors = found["supervised"]
+    assert np.all(np.diff(sizes) >= 0)
+    assert errors[-1] < 0.01 < errors[0]
+    sequential_forest.measure(TINY.forest, kept)
+    known = [sequential_forest._values(TINY.forest, kept, "error", (m, 400, 10)) for m in sequential_forest.METHODS]
+    assert [len(values) for values in known] == [0, 2, 2, 2]
+    assert np.mean(known[2]) <= np.mean(known[1])
+
+
+def test_results_of_another_size_are_refused(tmp_path):
+    Kept(tmp_path / "a.json", "ten").get("x", lambda: {"y": 1.0})
+    assert Kept(tmp_path / "a.json", "ten").get("x", dict) == {"y": 1.0}
+    with pytest.raises(ValueError, match="another size of the experiment"):
+        Kept(tmp_path / "a.json", "eleven")
+
+
+def test_all_printed_cells_are_in_the_full_table():
+    assert set(sequential_forest.PRINTED) == {
+        (n, m) for n in sequential_lssvm.FULL.forest.rows for m in sequential_lssvm.FULL.forest.functions
+    }
