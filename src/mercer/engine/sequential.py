@@ -122,7 +122,7 @@ class SequentialLearner:
         return other
 
     def merge(self, other: SequentialLearner) -> None:
-        """Take in what another learner, of the same kernel and rules and without forgetting, has seen.
+        """Take in what another learner, of the same kernel and rules, without forgetting or hidden outputs, has seen.
 
         What each knows of its rows is their products on its own dictionary. On the union of both dictionaries, the
         functions of the other's points are represented as well as one's own dictionary can: the rule by which the
@@ -141,7 +141,8 @@ class SequentialLearner:
         mine.births = np.concatenate([mine.births, theirs.births[fixed:][new] + mine.n_seen])
         mine.K_inverse = self._with_constant(_inverse(K))
         P = P + their_P + mine.rules.noise * self._with_constant(K)
-        mine.restate(P, cross + their_cross, squares + their_squares)
+        explained = mine.restate(P, cross + their_cross)
+        mine.cost = squares + their_squares - float(np.sum(explained))
         mine.n_seen, mine.n_grown = mine.n_seen + theirs.n_seen, mine.n_grown + len(new)
         kept = mine.shrink()[fixed:] - fixed
         self.points, self._gram, self._section = points[kept], K[np.ix_(kept, kept)], None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
@@ -28,12 +28,17 @@ class State:
     """What was learned; replaced as a whole."""
 
     learner: SequentialLearner
-    history: tuple[tuple[int, int, float], ...] = ()
+    history: list[tuple[int, int, float]] = field(default_factory=list)  # grows, while what is learned is replaced
+
+    @cached_property
+    def mean(self) -> KernelExpansion:
+        """The model without error bars, which take a decomposition."""
+        return _expansion(self.learner)
 
     @cached_property
     def expansion(self) -> KernelExpansion:
         """The model, made when it is first asked for."""
-        return _expansion(self.learner)
+        return replace(self.mean, variance=_variance(self.learner))
 
 
 class OnlineMachine(BaseEstimator, ABC):
@@ -106,13 +111,31 @@ class OnlineMachine(BaseEstimator, ABC):
         in_place = data.rows.n_rows <= block_rows(len(self._learner.points))
         learner = self._learner if in_place else self._learner.copy()
         learner.n_jobs = make_threads(self).n_jobs
-        history = list(self._state.history)
+        new = []
         for stop, squares in learner.stream(data.rows, data.targets, weights):
             if self.record and len(squares):
-                history.append((learner.recursion.n_seen, len(learner.points), float(np.mean(squares))))
+                new.append((learner.recursion.n_seen, len(learner.points), float(np.mean(squares))))
             if self.verbose:
                 print(f"rows: {stop} of {data.rows.n_rows}, functions: {len(learner.points)}", flush=True)
-        self._state = State(learner, tuple(history))
+        self._state.history.extend(new)
+        self._state = State(learner, self._state.history)
+
+    def _learn_one(self, row: FloatArray, target: FloatArray, weight: float) -> None:
+        """Learn one row, without the checks that arrays need; wholly or not at all."""
+        if not (np.all(np.isfinite(row)) and np.all(np.isfinite(target)) and 0.0 <= weight < np.inf):
+            msg = "a row, its target or its weight is NaN, infinite or negative."
+            raise ValueError(msg)
+        if weight > 0:
+            square = self._learner.learn(row, target, np.array([weight]))
+            if self.record:
+                self._state.history.append((self.n_seen_, len(self.basis_), float(square[0])))
+            self._state = State(self._learner, self._state.history)
+
+    def _evaluate_one(self, row: FloatArray) -> FloatArray:
+        """The model's values at one row, without the machinery that many rows need."""
+        mean = self._state.mean
+        values = mean.kernel(row, mean.points)[0] @ mean.coefficients if len(mean.points) else 0.0
+        return np.asarray(mean.intercept + values)
 
     def _one(self, x: Mapping[Any, Any], *, first: bool) -> FloatArray:
         """A row from a mapping of features: those of the first row, 0 where one is missing; others are ignored."""
@@ -135,10 +158,13 @@ class OnlineMachine(BaseEstimator, ABC):
         sums = normal_statistics(data.rows, data.targets, features, weights=data.weights, executor=make_threads(self))
         P = sums.gram + learner.recursion.rules.noise * learner.kernel(learner.points)
         cross = sums.cross[:, :-1]
-        if self._fixed:  # the constant comes first
+        if _has_constant(learner):  # comes first
             P = np.block([[sums.moments[-1:, -1:], sums.cross[:, -1:].T], [sums.cross[:, -1:], P]])
             cross = np.concatenate([sums.moments[-1:, :-1], cross])
-        learner.recursion.restate(P, cross, float(np.trace(sums.moments[:-1, :-1])))
+        recursion = learner.recursion
+        costs = np.diagonal(sums.moments)[:-1] - recursion.restate(P, cross)
+        recursion.cost = float(np.sum(recursion.rules.scored(costs)))
+        recursion.hidden_cost = float(np.sum(costs)) - recursion.cost
         self._state = State(learner, self._state.history)
 
     def _rules(self) -> Rules:
@@ -173,6 +199,9 @@ class OnlineMachine(BaseEstimator, ABC):
 
     def _check_mergeable(self, other: Self) -> None:
         mine, theirs = self._learner.recursion.rules, other._learner.recursion.rules
+        if mine.hidden or theirs.hidden:
+            msg = "cannot merge classifiers that learned by learn_one: their classes came one after the other."
+            raise ValueError(msg)
         if not self.kernel_.equals(other.kernel_):
             msg = f"cannot merge models with different kernels, {self.kernel_} and {other.kernel_}."
             raise ValueError(msg)
@@ -209,7 +238,7 @@ class OnlineMachine(BaseEstimator, ABC):
     def basis_index_(self) -> IntArray:
         """Which of the rows seen are in the dictionary, counted from 0."""
         check_is_fitted(self)
-        return self._learner.recursion.births[int(self._fixed) :]
+        return self._learner.recursion.births[_has_constant(self._learner) :]
 
     @property
     def cost_(self) -> float:
@@ -248,26 +277,24 @@ class OnlineMachine(BaseEstimator, ABC):
         check_is_fitted(self)
         return self._state.expansion
 
-    @property
-    def _fixed(self) -> bool:
-        return self._learner.recursion.rules.intercept and self._learner.recursion.n_seen > 0
+
+def _has_constant(learner: SequentialLearner) -> int:
+    return int(learner.recursion.rules.intercept and learner.recursion.n_seen > 0)
 
 
 def _expansion(learner: SequentialLearner) -> KernelExpansion:
-    recursion, fixed = learner.recursion, int(learner.recursion.rules.intercept and learner.recursion.n_seen > 0)
-    coefficients = recursion.coefficients
+    fixed, coefficients = _has_constant(learner), learner.recursion.rules.scored(learner.recursion.coefficients)
     return KernelExpansion(
         kernel=learner.kernel,
         points=learner.points,
-        coefficients=coefficients[fixed:],
-        intercept=coefficients[0] if fixed else np.zeros(coefficients.shape[1]),
-        variance=_variance(learner, fixed),
+        coefficients=np.ascontiguousarray(coefficients[fixed:]),
+        intercept=coefficients[0].copy() if fixed else np.zeros(coefficients.shape[1]),
     )
 
 
-def _variance(learner: SequentialLearner, fixed: int) -> Variance:
+def _variance(learner: SequentialLearner) -> Variance:
     """k(x, x) - |v|² + λ [1, k]P⁻¹[1, k]ᵀ, with k = Lv, as |Rv - c|² and a constant."""
-    noise, P_inverse = learner.recursion.rules.noise, learner.recursion.P_inverse
+    fixed, noise, P_inverse = _has_constant(learner), learner.recursion.rules.noise, learner.recursion.P_inverse
     m = len(learner.points)
     lower = np.linalg.cholesky(learner.kernel(learner.points)) if m else np.empty((0, 0))
     square = noise * lower.T @ P_inverse[fixed:, fixed:] @ lower

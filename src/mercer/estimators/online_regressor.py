@@ -11,7 +11,7 @@ from mercer._typing import FloatArray
 from mercer._validation import check_is_fitted
 from mercer.estimators.online_machine import OnlineMachine
 from mercer.estimators.regression import KernelRegressor
-from mercer.estimators.shell import all_or_nothing, encode_targets, predict_moments, read_data, read_rows
+from mercer.estimators.shell import all_or_nothing, encode_targets, make_threads, predict_moments, read_data, read_rows
 
 __all__ = ["OnlineRegressor"]
 
@@ -126,15 +126,21 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
         The first row names the features; later a missing one is 0, and others are ignored. A kernel whose length scale
         is a median must be given another: there are no rows to find it from.
         """
-        with all_or_nothing(self):
-            row = self._one(x, first=not hasattr(self, "_state"))
-            self.partial_fit(row, [float(y)], sample_weight=[w])
+        if not hasattr(self, "_state"):
+            with all_or_nothing(self):
+                row = self._one(x, first=True)
+                self.partial_fit(row, [float(y)], sample_weight=[w])
+            return
+        if self._learner.n_outputs != 1:
+            msg = f"the model has {self._learner.n_outputs} outputs: learn_one has one."
+            raise ValueError(msg)
+        self._learn_one(self._one(x, first=False), np.array([[float(y)]]), float(w))
 
     def predict_one(self, x: Mapping[Any, Any]) -> float:
         """Predict the mean of one row; 0 before anything was learned."""
         if not hasattr(self, "_state"):
             return 0.0
-        return float(np.asarray(self.predict(self._one(x, first=False)))[0])
+        return float(self._evaluate_one(self._one(x, first=False))[0])
 
     def refit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Solve for the coefficients exactly on these rows, with the dictionary as it is.
@@ -155,4 +161,8 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
     ) -> FloatArray | tuple[FloatArray, FloatArray]:
         """Predict the mean, and on request the standard deviation (n,) or the covariance (n, n) of the function."""
         check_is_fitted(self)
-        return predict_moments(self, read_rows(self, X, reset=False), return_std=return_std, return_cov=return_cov)
+        rows = read_rows(self, X, reset=False)
+        if return_std or return_cov:
+            return predict_moments(self, rows, return_std=return_std, return_cov=return_cov)
+        mean = self._state.mean.evaluate(rows, executor=make_threads(self))
+        return mean[:, 0] if self._flat else mean

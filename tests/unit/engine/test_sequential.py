@@ -47,6 +47,7 @@ def assert_same(fast, plain, fast_points, plain_points):
         w = plain.coefficients
         np.testing.assert_allclose(fast.coefficients, w, rtol=0, atol=tolerance * np.max(np.abs(w)))
     assert fast.cost == pytest.approx(plain.cost, rel=1e-7, abs=1e-9)
+    assert fast.hidden_cost == pytest.approx(plain.hidden_cost, rel=1e-7, abs=1e-9)
 
 
 streams = st.fixed_dictionaries(
@@ -58,6 +59,7 @@ streams = st.fixed_dictionaries(
         "gain_tol": st.sampled_from([None, 0.0, 1e-3]),
         "forgetting": st.sampled_from([1.0, 0.99, 0.7]),
         "weighted": st.booleans(),
+        "hidden": st.booleans(),
         "repeated": st.booleans(),
         "intercept": st.booleans(),
         "sizes": st.lists(st.sampled_from([1, 2, 5, 16, 17, 33, 64, 100]), min_size=1, max_size=6),
@@ -77,7 +79,10 @@ def test_blocks_decide_as_single_rows_do(stream):
     targets += 0.1 * rng.normal(size=targets.shape)
     weights = rng.uniform(0.2, 3.0, size=n) if stream["weighted"] else np.ones(n)
     forgetting = 1.0 if stream["intercept"] else stream["forgetting"]
-    rules = Rules(stream["noise"], stream["max_basis"], 1e-3, stream["gain_tol"], forgetting, stream["intercept"])
+    rules = Rules(
+        stream["noise"], stream["max_basis"], 1e-3, stream["gain_tol"], forgetting, stream["intercept"],
+        hidden=int(stream["hidden"] and stream["n_outputs"] > 1),
+    )  # fmt: skip
     plain, plain_points = one_at_a_time(rules, rows, targets, weights)
     fast, fast_points = in_blocks(rules, rows, targets, weights, stream["sizes"])
     assert_same(fast, plain, fast_points, plain_points)

@@ -104,6 +104,56 @@ def test_weights_zero_rows_are_not_learned(rows, targets):
     close(model.predict(rows), expected.predict(rows))
 
 
+def as_stream(rows, labels):
+    return [({"a": a, "b": b}, label) for (a, b), label in zip(rows, labels, strict=True)]
+
+
+@each_intercept
+@pytest.mark.parametrize("names", [["x", "y"], ["y", "x"], ["b", "c", "a"], ["d", "a", "c", "b"]], ids="".join)
+def test_classes_that_appear_one_by_one_are_as_if_they_had_been_known(rows, intercept, names):
+    labels = np.array(names)[np.arange(N) % len(names)]
+    labels[: N // 4] = names[0]  # others come later
+    options = {"kernel": Gaussian(1.0), "intercept": intercept, "selection": "novelty", "max_basis": 40}
+    known, met = OnlineClassifier(**options), OnlineClassifier(**options)
+    known.partial_fit(rows, labels, classes=sorted(names))
+    for x, label in as_stream(rows, labels):
+        met.learn_one(x, label)
+    np.testing.assert_array_equal(met.classes_, sorted(names))
+    np.testing.assert_array_equal(met.basis_index_, known.basis_index_)
+    close(met.decision_function(rows), known.decision_function(rows))
+    assert met.cost_ == pytest.approx(known.cost_, rel=1e-7)
+    assert [met.predict_one(x) for x, _ in as_stream(rows[:50], labels[:50])] == known.predict(rows[:50]).tolist()
+    met.partial_fit(rows[:30], labels[:30]).refit(rows, labels)  # and goes on with arrays
+    close(
+        met.decision_function(rows),
+        known.partial_fit(rows[:30], labels[:30]).refit(rows, labels).decision_function(rows),
+    )
+    assert met.cost_ == pytest.approx(known.cost_, rel=1e-6)
+    with pytest.raises(ValueError, match="cannot merge classifiers that learned by learn_one"):
+        met.merge(known)
+
+
+def test_one_class_and_labels_of_another_type(rows):
+    model = OnlineClassifier(Gaussian(1.0))
+    assert model.predict_one({"a": 1.0}) is None
+    for x, _ in as_stream(rows[:10], range(10)):
+        model.learn_one(x, 3)
+    assert model.predict_one({"a": 1.0, "b": 2.0}) == 3
+    with pytest.raises(ValueError, match="only one class was seen"):
+        model.predict(rows)
+    with pytest.raises(ValueError, match="is of another type"):
+        model.learn_one({"a": 1.0, "b": 0.0}, "three")
+    with pytest.raises(ValueError, match="NaN, infinite or negative"):
+        model.learn_one({"a": np.nan, "b": 0.0}, 4)
+    assert model.classes_.tolist() == [3]
+    assert model.n_seen_ == 10
+    with pytest.raises(ValueError, match="median length scale needs rows"):
+        OnlineClassifier().learn_one({"a": 1.0}, 0)
+    fitted = OnlineClassifier(Gaussian(1.0)).fit(rows, rows[:, 0] > 0)
+    with pytest.raises(ValueError, match="no names of features"):
+        fitted.predict_one({"a": 1.0})
+
+
 def test_forgetting_follows_a_function_that_changes():
     rng = np.random.default_rng(0)
     rows = rng.uniform(-2, 2, size=(3000, 1))

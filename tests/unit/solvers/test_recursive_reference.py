@@ -38,12 +38,14 @@ class Definition:
     def solve(self):
         design, penalty = self.with_constant(), self.rules.noise * self.penalty()
         if not design.shape[1]:
-            return np.empty((0, 0)), np.empty((0, self.targets.shape[1])), float(np.sum(self.weights @ self.targets**2))
+            costs = self.weights @ self.targets**2
+            return np.empty((0, 0)), np.empty((0, self.targets.shape[1])), float(np.sum(self.rules.scored(costs)))
         weighted = self.weights[:, np.newaxis] * design
         P = design.T @ weighted + penalty
         w = np.linalg.solve(P, weighted.T @ self.targets)
         errors = self.targets - design @ w
-        return P, w, float(np.sum(self.weights @ errors**2) + np.trace(w.T @ penalty @ w))
+        costs = self.weights @ errors**2 + np.diagonal(w.T @ penalty @ w)
+        return P, w, float(np.sum(self.rules.scored(costs)))
 
     def learn(self, row, target, weight):
         size = len(self.rows)
@@ -72,7 +74,7 @@ class Definition:
 
     def prune(self):
         P, w, _ = self.solve()
-        scores = np.sum(w**2, axis=1) / np.diagonal(np.linalg.inv(P))
+        scores = np.sum(self.rules.scored(w) ** 2, axis=1) / np.diagonal(np.linalg.inv(P))
         place = weakest(scores[int(self.rules.intercept) :], np.array(self.births))
         last = len(self.rows) - 1
         order = [last if i == place else i for i in range(last)]  # the newcomer takes the place
@@ -104,6 +106,7 @@ streams = st.fixed_dictionaries(
         "noise": st.sampled_from([1e-2, 0.1, 3.0]),
         "gain_tol": st.sampled_from([None, 0.0, 1e-3]),
         "weighted": st.booleans(),
+        "hidden": st.booleans(),
         "repeated": st.booleans(),
         "intercept": st.booleans(),
     }
@@ -120,7 +123,10 @@ def test_every_step_is_that_of_the_definition(stream):
     targets = np.column_stack([np.sin(3 * rows[:, 0] + i) for i in range(stream["n_outputs"])])
     targets += 0.1 * rng.normal(size=targets.shape)
     weights = rng.uniform(0.2, 3.0, size=len(rows)) if stream["weighted"] else np.ones(len(rows))
-    rules = Rules(stream["noise"], stream["max_basis"], 1e-3, stream["gain_tol"], intercept=stream["intercept"])
+    hidden = int(stream["hidden"] and stream["n_outputs"] > 1)
+    rules = Rules(
+        stream["noise"], stream["max_basis"], 1e-3, stream["gain_tol"], intercept=stream["intercept"], hidden=hidden
+    )
     kernel = Gaussian(1.0, 1.7)
     model, truth = ReferenceRecursion(rules, stream["n_outputs"]), Definition(rules, kernel, stream["n_outputs"])
     for row, target, weight in zip(rows, targets, weights, strict=True):

@@ -25,10 +25,12 @@ from mercer.solvers.recursive.rules import LEAST_NOVELTY, TIE, Rules, weakest
 from mercer.solvers.recursive.steps import (
     COST,
     GROWN,
+    HIDDEN,
     LEAST,
     N_G,
     N_V,
     PRUNED,
+    SCORED,
     SIGMA,
     SIZE,
     TAU,
@@ -66,7 +68,7 @@ class BlockRecursion:
         self.K_inverse: FloatArray = np.empty((0, 0))
         self.coefficients: FloatArray = np.empty((0, n_outputs))
         self.births: IntArray = np.empty(0, dtype=np.intp)
-        self.cost = 0.0
+        self.cost = self.hidden_cost = 0.0
         self.n_seen = self.n_grown = self.n_pruned = 0
         self._memory: State | None = None
 
@@ -132,20 +134,23 @@ class BlockRecursion:
             tie=TIE,
         )
 
-    def restate(self, P: FloatArray, cross: FloatArray, squares: float) -> None:
-        """Replace P, K̃ᵀy (m, p) and yᵀy, and with them coefficients and cost; the dictionary stays."""
+    def restate(self, P: FloatArray, cross: FloatArray) -> FloatArray:
+        """Replace P and K̃ᵀy (m, p), and with them the coefficients; return what they explain of yᵀy, by output.
+
+        The dictionary stays; the cost is for the caller to set.
+        """
         lower = np.linalg.cholesky((P + P.T) / 2)
         inverse = np.linalg.solve(lower, np.eye(len(P)))
         self.P_inverse = inverse.T @ inverse
         self.coefficients = np.ascontiguousarray(self.P_inverse @ cross)
-        self.cost = squares - float(np.sum(cross * self.coefficients))
+        return np.asarray(np.sum(cross * self.coefficients, axis=0))
 
     def shrink(self) -> IntArray:
         """Remove the weakest functions until no more than ``max_basis`` are left; returns which stay."""
         fixed = int(self.rules.intercept)
         kept = np.arange(len(self.births))
         while len(kept) - fixed > self.rules.max_basis:
-            scores = np.sum(self.coefficients**2, axis=1) / np.diagonal(self.P_inverse)
+            scores = np.sum(self.rules.scored(self.coefficients) ** 2, axis=1) / np.diagonal(self.P_inverse)
             place = fixed + weakest(scores[fixed:], self.births[fixed:])
             self.cost += float(scores[place])
             row = self.P_inverse[place] / self.P_inverse[place, place]
@@ -191,8 +196,8 @@ class BlockRecursion:
         block.births[:m], block.births[m:] = self.births, np.arange(self.n_seen, self.n_seen + n_rows)
         block.homes[:m], block.homes[m:] = np.arange(m), -1
         block.counts[:] = 0
-        block.counts[SIZE] = m
-        block.numbers[:] = 1.0, 0.0, self.cost, 1.0
+        block.counts[SIZE], block.counts[SCORED] = m, n_outputs - self.rules.hidden
+        block.numbers[:] = 1.0, 0.0, self.cost, 1.0, self.hidden_cost
         return block
 
     def _close(self, block: State, together: Together) -> IntArray:
@@ -216,7 +221,8 @@ class BlockRecursion:
     def _take(self, block: State, source: IntArray) -> None:
         """Coefficients and counts after a block."""
         self.coefficients = np.ascontiguousarray(block.w[:, source].T)
-        self.births, self.cost = block.births[source], float(block.numbers[COST])
+        self.births = block.births[source]
+        self.cost, self.hidden_cost = float(block.numbers[COST]), float(block.numbers[HIDDEN])
         self.n_seen += len(block.values)
         self.n_grown += int(block.counts[GROWN])
         self.n_pruned += int(block.counts[PRUNED])
@@ -246,8 +252,8 @@ def _memory(n_rows: int, slots: int, n_outputs: int) -> State:
         c=np.empty(5 * n_rows),
         G=np.empty((2 * n_rows, slots)),
         d=np.empty(2 * n_rows),
-        counts=np.zeros(5, dtype=np.intp),
-        numbers=np.zeros(4),
+        counts=np.zeros(6, dtype=np.intp),
+        numbers=np.zeros(5),
         residuals=np.empty(n_rows),
     )
 

@@ -53,8 +53,8 @@ class ReferenceRecursion:
     coefficients : array (m, p)
     births : array (m,)
         Number of the row that each function came from.
-    cost : float
-        ξ.
+    cost, hidden_cost : float
+        ξ of the outputs that count, and of the others.
     n_seen, n_grown, n_pruned : int
     """
 
@@ -64,7 +64,7 @@ class ReferenceRecursion:
         self.K_inverse: FloatArray = np.empty((0, 0))
         self.coefficients: FloatArray = np.empty((0, n_outputs))
         self.births: IntArray = np.empty(0, dtype=np.intp)
-        self.cost = 0.0
+        self.cost = self.hidden_cost = 0.0
         self.n_seen = self.n_grown = self.n_pruned = 0
 
     def learn(self, k: FloatArray, prior: float, target: FloatArray, weight: float = 1.0) -> int:
@@ -95,18 +95,18 @@ class ReferenceRecursion:
 
         self.P_inverse = self.P_inverse - np.outer(u, u) / Delta
         self.coefficients = self.coefficients + np.outer(u, rho) / Delta
-        self.cost += float(rho @ rho) / Delta
+        self._add_cost(rho**2 / Delta)
         self.n_seen += 1
 
         if delta <= 0:
             return -1
         Delta_b, kappa = delta * (noise + delta / Delta), rho / (noise * Delta + delta)
-        gain = float(kappa @ kappa) * Delta_b
+        gain = float(np.sum(self.rules.scored(kappa) ** 2)) * Delta_b
         if not self.rules.wants(delta, gain, prior):
             return -1
         self._grow(np.append(-a - (delta / Delta) * u, 1.0), Delta_b, kappa)
         self.K_inverse = _bordered(self.K_inverse, np.append(-a, 1.0), delta)
-        self.cost -= gain
+        self._add_cost(-(kappa**2) * Delta_b)
         if len(self.births) - self.rules.intercept <= self.rules.max_basis:
             self.n_grown += 1
             return len(self.births) - 1
@@ -129,6 +129,13 @@ class ReferenceRecursion:
             self.P_inverse = share * self.P_inverse + (1.0 - share) / self.rules.noise * self.K_inverse
             self.coefficients = np.sqrt(share) * self.coefficients
             self.cost *= share
+            self.hidden_cost *= share
+
+    def _add_cost(self, costs: FloatArray) -> None:
+        """Add to the cost, by output."""
+        scored = float(np.sum(self.rules.scored(costs)))
+        self.cost += scored
+        self.hidden_cost += float(np.sum(costs)) - scored
 
     def _grow(self, v: FloatArray, Delta_b: float, kappa: FloatArray) -> None:
         self.P_inverse = _bordered(self.P_inverse, v, Delta_b)
@@ -138,11 +145,11 @@ class ReferenceRecursion:
     def _prune(self) -> int:
         """Remove the weakest function; the newcomer takes its place, unless it is the weakest itself."""
         w, diagonal = self.coefficients, np.diagonal(self.P_inverse)
-        scores = np.sum(w**2, axis=1) / diagonal
+        scores = np.sum(self.rules.scored(w) ** 2, axis=1) / diagonal
         if self.rules.intercept:
             scores[0] = np.inf
         place = weakest(scores, self.births)
-        self.cost += float(scores[place])
+        self._add_cost(w[place] ** 2 / diagonal[place])
         self.coefficients = w - np.outer(self.P_inverse[place] / diagonal[place], w[place])
         newcomer = len(self.births) - 1
         order = np.arange(newcomer)

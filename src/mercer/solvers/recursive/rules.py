@@ -37,6 +37,8 @@ class Rules:
     intercept : bool
         Whether the first function is the constant 1, which is not penalised and never removed. It has no prior to go
         back to, so there is no forgetting then.
+    hidden : int
+        So many of the last outputs are learned but not asked: they count neither in gains nor in the cost.
     """
 
     noise: float
@@ -45,11 +47,16 @@ class Rules:
     gain_tol: float | None
     forgetting: float = 1.0
     intercept: bool = False
+    hidden: int = 0
 
     def __post_init__(self) -> None:
         if self.intercept and self.forgetting < 1.0:
             msg = "forgetting goes back to the prior, and an intercept has none: leave one of them out."
             raise ValueError(msg)
+
+    def scored(self, values: FloatArray) -> FloatArray:
+        """Those of the outputs, along the last axis, that count."""
+        return values[..., : values.shape[-1] - self.hidden]
 
     def wants(self, novelty: float, gain: float, prior: float) -> bool:
         """Whether a row of that novelty δ, which would save that cost, becomes a function; prior is k(x, x)."""

@@ -14,10 +14,25 @@ import numpy as np
 from mercer._jit import jit_least, jit_sum
 from mercer._typing import FloatArray, IntArray
 
-__all__ = ["COST", "GROWN", "LEAST", "N_G", "N_V", "PRUNED", "SIGMA", "SIZE", "TAU", "Limits", "State", "learn_rows"]
+__all__ = [
+    "COST",
+    "GROWN",
+    "HIDDEN",
+    "LEAST",
+    "N_G",
+    "N_V",
+    "PRUNED",
+    "SCORED",
+    "SIGMA",
+    "SIZE",
+    "TAU",
+    "Limits",
+    "State",
+    "learn_rows",
+]
 
-N_V, N_G, SIZE, GROWN, PRUNED = range(5)  # of ``counts``
-SIGMA, TAU, COST, LEAST = range(4)  # of ``numbers``
+N_V, N_G, SIZE, GROWN, PRUNED, SCORED = range(6)  # of ``counts``
+SIGMA, TAU, COST, LEAST, HIDDEN = range(5)  # of ``numbers``
 _FOLD = 32  # rows after which vectors are folded into the products of the rows to come
 _OUT_OF_USE = 1e300  # score of slots that cannot be removed
 
@@ -61,10 +76,10 @@ class State(NamedTuple):
         Vectors and factors of M.
     G, d : arrays (2 b, s), (2 b,)
         Vectors and factors of K⁻¹.
-    counts : array (5,)
-        Vectors in V, in G; functions in use; grown; pruned.
-    numbers : array (4,)
-        σ, τ, ξ; the least novelty seen, as a share of k(x, x).
+    counts : array (6,)
+        Vectors in V, in G; functions in use; grown; pruned; outputs that count.
+    numbers : array (5,)
+        σ, τ, ξ; the least novelty seen, as a share of k(x, x); ξ of the outputs that do not count.
     residuals : array (b,)
         |ρ|² of the rows, before they were learned.
     """
@@ -158,6 +173,7 @@ def _forget(state: State, limits: Limits, here: Any) -> None:
     state.numbers[SIGMA] *= share
     state.numbers[TAU] = share * state.numbers[TAU] + fresh
     state.numbers[COST] *= share
+    state.numbers[HIDDEN] *= share
     for i in range(here):
         state.P_diagonal[i] = share * state.P_diagonal[i] + fresh * state.K_diagonal[i]
     root = np.sqrt(share)
@@ -248,13 +264,16 @@ def _combine(first: FloatArray, second: FloatArray, used: FloatArray, factors: A
 
 @jit_sum
 def _normal_step(state: State, t: Any, here: Any, Delta: Any, target: FloatArray, rho: FloatArray) -> Any:
-    """Fill ρ; return |ρ|²."""
+    """Fill ρ; return |ρ|² of the outputs that count."""
     k, u = state.values[t], state.u[t]
     square = 0.0
     for o in range(len(state.w)):
         w = state.w[o]
         rho[o] = target[o] - _dot(k, w, here)
-        square += rho[o] * rho[o]
+        if o < state.counts[SCORED]:
+            square += rho[o] * rho[o]
+        else:
+            state.numbers[HIDDEN] += rho[o] * rho[o] / Delta
         _add(w, u, rho[o] / Delta, here)
     _add_squares(state.P_diagonal, u, -1.0 / Delta, here)
     state.counts[N_V] = _append(state.V, state.c, state.counts[N_V], u, here, -1.0 / (Delta * state.numbers[SIGMA]))
@@ -283,6 +302,8 @@ def _growing_step(state: State, t: Any, here: Any, v: FloatArray, kappa: FloatAr
         state.counts[N_V] = _append(state.V, state.c, state.counts[N_V], g, here + 1, -tau / (sigma * delta))
     for o in range(len(kappa)):
         _add(state.w[o], v, kappa[o], here + 1)
+        if o >= state.counts[SCORED]:
+            state.numbers[HIDDEN] -= kappa[o] * kappa[o] * pivot
     _add_squares(state.P_diagonal, v, 1.0 / pivot, here + 1)
     _add_squares(state.K_diagonal, g, 1.0 / delta, here + 1)
     state.used[here] = 1.0
@@ -294,7 +315,7 @@ def _weakest(state: State, limits: Limits, v: FloatArray, kappa: FloatArray, wor
     """The slot whose removal would cost least after the newcomer's arrival: among equals the newest."""
     (pivot, gain), fixed = worth, limits.fixed
     scores = np.zeros(here)
-    for o in range(len(kappa)):
+    for o in range(state.counts[SCORED]):
         _add_square_of_sum(scores, state.w[o], v, kappa[o])
     _finish_scores(scores, v, state.P_diagonal, state.used, 1.0 / pivot)
     limit = min(gain, _least(scores[fixed:])) * (1.0 + limits.tie)
@@ -345,7 +366,7 @@ def _pruning_step(state: State, place: Any, here: Any) -> None:
     for o in range(len(state.w)):
         w = state.w[o]
         factor = w[place] / h_p
-        state.numbers[COST] += factor * w[place]
+        state.numbers[COST if o < state.counts[SCORED] else HIDDEN] += factor * w[place]
         _add(w, h, -factor, size)
         w[place] = 0.0
     _add_squares(state.P_diagonal, h, -1.0 / h_p, size)

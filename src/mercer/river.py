@@ -1,0 +1,93 @@
+"""The online estimators as river's own, for its pipelines and metrics; needs river.
+
+They learn what ``OnlineRegressor`` and ``OnlineClassifier`` of ``mercer`` learn by ``learn_one``. Rows come one at a
+time, so a length scale cannot be found from data: a kernel given by its name has the length scale √d, d being the
+number of features of the first row, which suits standardised features.
+
+Examples
+--------
+>>> from river import datasets, evaluate, metrics, preprocessing
+>>> from mercer.river import OnlineRegressor
+>>> model = preprocessing.StandardScaler() | OnlineRegressor(max_basis=50, intercept=True)
+>>> metric = evaluate.progressive_val_score(datasets.TrumpApproval().take(300), model, metrics.MAE())
+>>> metric.get() < 2
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from river import base
+
+from mercer.estimators.online_classifier import OnlineClassifier as _Classifier
+from mercer.estimators.online_regressor import OnlineRegressor as _Regressor
+from mercer.kernels import Kernel, as_kernel
+
+__all__ = ["OnlineClassifier", "OnlineRegressor"]
+
+
+class _Online(base.Estimator):
+    """Parameters, and the model that is made when the first row is seen."""
+
+    _model: Any
+
+    def __init__(
+        self,
+        kernel: Any = "gaussian",
+        *,
+        noise: float = 0.1,
+        max_basis: int = 100,
+        novelty_tol: float = 1e-2,
+        gain_tol: float = 1e-4,
+        selection: str = "supervised",
+        forgetting: float = 1.0,
+        intercept: bool = False,
+    ) -> None:
+        self.kernel = kernel
+        self.noise = noise
+        self.max_basis = max_basis
+        self.novelty_tol = novelty_tol
+        self.gain_tol = gain_tol
+        self.selection = selection
+        self.forgetting = forgetting
+        self.intercept = intercept
+        self._model = None
+
+    def _make(self, cls: type, x: Mapping[Any, Any]) -> Any:
+        kernel: Kernel = as_kernel(self.kernel)
+        if kernel.needs_data:
+            kernel = kernel.set_params(length_scale=float(np.sqrt(max(1, len(x)))))
+        return cls(**(self._get_params() | {"kernel": kernel}))
+
+
+class OnlineRegressor(_Online, base.Regressor):
+    """``mercer.OnlineRegressor`` for river, with its parameters."""
+
+    def learn_one(self, x: dict[Any, Any], y: float, w: float = 1.0) -> None:
+        """Learn one row of weight w."""
+        self._model = self._model or self._make(_Regressor, x)
+        self._model.learn_one(x, y, w)
+
+    def predict_one(self, x: dict[Any, Any]) -> float:
+        """Predict; 0 before anything was learned."""
+        return 0.0 if self._model is None else float(self._model.predict_one(x))
+
+
+class OnlineClassifier(_Online, base.Classifier):
+    """``mercer.OnlineClassifier`` for river, with its parameters; classes may appear at any time."""
+
+    def learn_one(self, x: dict[Any, Any], y: Any, w: float = 1.0) -> None:
+        """Learn one row of weight w."""
+        self._model = self._model or self._make(_Classifier, x)
+        self._model.learn_one(x, y, w)
+
+    def predict_one(self, x: dict[Any, Any], **_options: Any) -> Any:
+        """Predict the label; None before anything was learned."""
+        return None if self._model is None else self._model.predict_one(x)
+
+    @property
+    def _multiclass(self) -> bool:
+        return True

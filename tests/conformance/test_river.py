@@ -1,0 +1,49 @@
+"""River's own checks, and what its estimators and ours have in common."""
+
+import numpy as np
+import pytest
+from river import datasets, preprocessing, stream
+from river.checks import yield_checks
+
+import mercer
+from mercer.kernels import Gaussian
+from mercer.river import OnlineClassifier, OnlineRegressor
+
+MODELS = [
+    OnlineRegressor(),
+    OnlineRegressor(max_basis=20, forgetting=0.99),
+    OnlineClassifier(),
+    OnlineClassifier(max_basis=20, intercept=True),
+]
+
+
+@pytest.mark.parametrize(
+    ("model", "check"),
+    [
+        pytest.param(model, check, id=f"{model}-{check.__name__}-{i}")
+        for model in MODELS
+        for i, check in enumerate(yield_checks(model))
+    ],
+)
+def test_contract(model, check):
+    check(model.clone())
+
+
+def test_rows_one_by_one_are_the_batch():
+    X = np.random.default_rng(0).normal(size=(200, 3))
+    y = np.sin(X[:, 0])
+    one, batch = OnlineRegressor(max_basis=30), mercer.OnlineRegressor(Gaussian(np.sqrt(3.0)), max_basis=30).fit(X, y)
+    for x, target in stream.iter_array(X, y):
+        one.learn_one(x, target)
+    expected = batch.predict(X[:20])
+    found = [one.predict_one(x) for x, _ in stream.iter_array(X[:20], y[:20])]
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
+
+
+def test_a_pipeline_learns():
+    model = preprocessing.StandardScaler() | OnlineClassifier(max_basis=50)
+    hits = []
+    for x, y in datasets.Phishing().take(800):
+        hits.append(model.predict_one(x) == y)
+        model.learn_one(x, y)
+    assert np.mean(hits[200:]) > 0.8
