@@ -10,10 +10,10 @@ SAY := @printf '\033[1m==> %s\033[0m\n'
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint bench papers landmarks format clean
+.PHONY: help demo test lint bench papers landmarks sequential format clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
 
 demo: .venv/.installed  ## run the demonstration
 	@$(BIN)/python examples/demo.py
@@ -39,6 +39,9 @@ papers: .venv/.installed  ## run the experiments of the papers again (minutes); 
 
 landmarks: .venv/.installed  ## compare all ways to choose basis points (over an hour); results go to docs/papers
 	@$(BIN)/python -m mercer.papers.choosing_landmarks
+
+sequential: .venv/.installed  ## run the sequential LS-SVM's experiments again (an hour); results go to docs/papers
+	@$(BIN)/python -m mercer.papers.sequential_lssvm
 
 format: .venv/.installed  ## fix what ruff can fix, and format
 	@$(BIN)/ruff check --fix --quiet || true
