@@ -10,7 +10,7 @@ import numpy as np
 import scipy
 import sklearn
 
-from benchmarks import approximations, exact, forest, pseudo_inputs, start_up, strategies
+from benchmarks import approximations, exact, forest, pseudo_inputs, sequential, start_up, strategies
 
 TITLES: dict[str, Callable[[int], str]] = {
     "Forest cover type: a basis of few points": forest.report,
@@ -18,6 +18,7 @@ TITLES: dict[str, Callable[[int], str]] = {
     "The approximations": approximations.report,
     "Choosing the basis": strategies.report,
     "Pseudo-inputs": pseudo_inputs.report,
+    "Rows one after the other": sequential.report,
     "Start-up": start_up.report,
 }
 
@@ -33,15 +34,19 @@ def main() -> None:
     """Run, print and write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="rounds of each race")
+    parser.add_argument("--only", help="sections whose title contains this; printed, not written")
     parser.add_argument("--output", type=Path, default=Path("docs/benchmarks.md"))
     arguments = parser.parse_args()
     load = os.getloadavg()[0]
     text = f"{HEAD}\n{_machine()} Load average at the start: {load:.1f}.\n"
     for title, report in TITLES.items():
+        if arguments.only and arguments.only.lower() not in title.lower():
+            continue
         section = f"\n## {title}\n\n```text\n{report(arguments.rounds)}\n```\n"
         print(section, flush=True)
         text += section
-    arguments.output.write_text(text, encoding="utf-8")
+    if not arguments.only:
+        arguments.output.write_text(text, encoding="utf-8")
 
 
 def _machine() -> str:
