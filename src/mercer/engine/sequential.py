@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import solve_triangular
-from scipy.linalg.lapack import dpotrf, dpotri
 
 from mercer._typing import FloatArray, IntArray
 from mercer.engine.executors.threads import blas_threads, pair
@@ -16,8 +15,7 @@ from mercer.engine.rows import Rows
 from mercer.engine.tiles import tile_rows
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.kernels import Kernel, Section
-from mercer.solvers.blas import mirror
-from mercer.solvers.recursive import BlockRecursion, Rules, Together, block_rows, one_after_the_other
+from mercer.solvers.recursive import BlockRecursion, Rules, Together, block_rows, inverse, one_after_the_other
 
 __all__ = ["SequentialLearner"]
 
@@ -139,7 +137,7 @@ class SequentialLearner:
         K = self.kernel(points)
         (P, cross, squares), (their_P, their_cross, their_squares) = self._products(points), other._products(points)
         mine.births = np.concatenate([mine.births, theirs.births[fixed:][new] + mine.n_seen])
-        mine.K_inverse = self._with_constant(_inverse(K))
+        mine.K_inverse = self._with_constant(inverse(K))
         P = P + their_P + mine.rules.noise * self._with_constant(K)
         explained = mine.restate(P, cross + their_cross)
         mine.cost = squares + their_squares - float(np.sum(explained))
@@ -263,7 +261,7 @@ class SequentialLearner:
         drift = self.recursion.K_inverse[fixed:, fixed:] @ (self._gram @ signs) - signs
         self._unchecked, self._drift = 0, float(np.max(np.abs(drift)))
         if self._drift > _SPOILT:
-            self.recursion.K_inverse = self._with_constant(_inverse(self._gram))
+            self.recursion.K_inverse = self._with_constant(inverse(self._gram))
             self.n_refreshed += 1
 
     def _bound(self, rows: FloatArray) -> Section:
@@ -279,16 +277,3 @@ class SequentialLearner:
             self._section = self.kernel.rebind(self._section, self._slots, changed)
         self._replaced = np.empty(0, dtype=np.intp)
         return self._section
-
-
-def _inverse(gram: FloatArray) -> FloatArray:
-    """Inverse of a positive definite matrix."""
-    if not len(gram):
-        return gram.copy()
-    lower, info = dpotrf(gram, lower=1)
-    if info != 0:
-        msg = "the functions of the dictionary span each other to rounding. Use a larger novelty_tol."
-        raise NotPositiveDefiniteError(msg)
-    inverse = np.ascontiguousarray(dpotri(lower, lower=1)[0].T)  # the upper triangle, in rows
-    mirror(inverse)
-    return inverse

@@ -1,10 +1,14 @@
 """The recursion on blocks takes the decisions of the plain one, whatever the blocks."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.datasets import load_digits
 
+from mercer.datasets import make_clusters, make_waves
 from mercer.engine.sequential import SequentialLearner
 from mercer.kernels import Gaussian
 from mercer.solvers.recursive import ReferenceRecursion, Rules
@@ -12,20 +16,20 @@ from mercer.solvers.recursive import ReferenceRecursion, Rules
 KERNEL = Gaussian(0.7, 1.7)
 
 
-def one_at_a_time(rules, rows, targets, weights):
+def one_at_a_time(rules, rows, targets, weights, kernel=KERNEL):
     model, points = ReferenceRecursion(rules, targets.shape[1]), np.empty((0, rows.shape[1]))
     for row, target, weight in zip(rows, targets, weights, strict=True):
-        k = KERNEL(points, row[np.newaxis])[:, 0] if len(points) else np.empty(0)
+        k = kernel(points, row[np.newaxis])[:, 0] if len(points) else np.empty(0)
         k = np.append(1.0, k) if rules.intercept else k
-        place = model.learn(k, 1.7, target, weight)
+        place = model.learn(k, kernel.amplitude, target, weight)
         place -= rules.intercept if place >= 0 else 0
         if place >= 0:
             points = np.vstack([points[:place], row, points[place + 1 :]])
     return model, points
 
 
-def in_blocks(rules, rows, targets, weights, sizes):
-    learner, start = SequentialLearner(KERNEL, rules, rows.shape[1], targets.shape[1]), 0
+def in_blocks(rules, rows, targets, weights, sizes, kernel=KERNEL):
+    learner, start = SequentialLearner(kernel, rules, rows.shape[1], targets.shape[1]), 0
     for size in sizes:
         span = slice(start, start + size)
         learner.learn(rows[span], targets[span], weights[span])
@@ -86,3 +90,43 @@ def test_blocks_decide_as_single_rows_do(stream):
     plain, plain_points = one_at_a_time(rules, rows, targets, weights)
     fast, fast_points = in_blocks(rules, rows, targets, weights, stream["sizes"])
     assert_same(fast, plain, fast_points, plain_points)
+
+
+def sinc():
+    X = np.random.default_rng(0).uniform(-10, 10, size=(600, 1))
+    return X, np.sinc(X / np.pi) + 0.2 * np.random.default_rng(1).normal(size=(600, 1))
+
+
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return X[:600] / 16.0, np.where(y[:600, np.newaxis] == np.arange(10), 1.0, -1.0)
+
+
+def generated(make):
+    X, y = make(600, random_state=0)
+    return X, y[:, np.newaxis]
+
+
+DATA = {
+    "sinc": (sinc, 2.0),
+    "digits": (digits, 2.0),
+    "waves": (partial(generated, make_waves), 1.5),
+    "clusters": (partial(generated, make_clusters), 1.0),
+}
+
+
+@pytest.mark.parametrize("name", DATA)
+@pytest.mark.parametrize("gain_tol", [None, 1e-4])
+def test_four_data_sets_in_all_batchings(name, gain_tol):
+    load, length_scale = DATA[name]
+    rows, targets = load()
+    kernel, rules, weights = Gaussian(length_scale), Rules(0.1, 60, 1e-2, gain_tol), np.ones(600)
+    plain, points = one_at_a_time(rules, rows, targets, weights, kernel)
+    assert plain.n_pruned > 20 or len(points) < 60
+    for size in (1, 7, 64, 600):
+        sizes = [size] * (600 // size) + [600 % size]
+        fast, fast_points = in_blocks(rules, rows, targets, weights, sizes, kernel)
+        np.testing.assert_array_equal(fast.births, plain.births)
+        np.testing.assert_array_equal(fast_points, points)
+        largest = np.max(np.abs(plain.coefficients))
+        np.testing.assert_allclose(fast.coefficients, plain.coefficients, rtol=0, atol=1e-9 * largest)

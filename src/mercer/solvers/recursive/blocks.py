@@ -38,7 +38,7 @@ from mercer.solvers.recursive.steps import (
     State,
     learn_rows,
 )
-from mercer.solvers.recursive.updates import apply
+from mercer.solvers.recursive.updates import apply, inverse
 
 __all__ = ["BlockRecursion", "Together", "block_rows", "one_after_the_other"]
 
@@ -139,9 +139,7 @@ class BlockRecursion:
 
         The dictionary stays; the cost is for the caller to set.
         """
-        lower = np.linalg.cholesky((P + P.T) / 2)
-        inverse = np.linalg.solve(lower, np.eye(len(P)))
-        self.P_inverse = inverse.T @ inverse
+        self.P_inverse = inverse(P)
         self.coefficients = np.ascontiguousarray(self.P_inverse @ cross)
         return np.asarray(np.sum(cross * self.coefficients, axis=0))
 
@@ -228,10 +226,10 @@ class BlockRecursion:
         self.n_pruned += int(block.counts[PRUNED])
 
 
-def _removed(inverse: FloatArray, place: int) -> FloatArray:
-    """Inverse of a matrix without a row and column."""
-    row = inverse[place]
-    smaller = inverse - np.outer(row, row) / row[place]
+def _removed(matrix: FloatArray, place: int) -> FloatArray:
+    """Inverse of a matrix without a row and column, from its inverse."""
+    row = matrix[place]
+    smaller = matrix - np.outer(row, row) / row[place]
     return np.delete(np.delete(smaller, place, axis=0), place, axis=1)
 
 

@@ -1,16 +1,18 @@
-"""What happens to an inverse when a block of rows has been learned."""
+"""What happens to an inverse when a block of rows has been learned, and an inverse computed anew."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+from scipy.linalg.lapack import dpotrf, dpotri
 
 from mercer._jit import jit
 from mercer._typing import FloatArray, IntArray
+from mercer.exceptions import NotPositiveDefiniteError
 from mercer.solvers.blas import add_gram, mirror
 
-__all__ = ["apply"]
+__all__ = ["apply", "inverse"]
 
 
 def apply(matrix: FloatArray, vectors: FloatArray, factors: FloatArray, number: int, source: IntArray) -> None:
@@ -55,3 +57,16 @@ def _packed(matrix: FloatArray, vectors: FloatArray, factors: FloatArray, number
                 negative[at_negative, i] = root * vectors[j, source[i]]
             at_negative += 1
     return positive, negative
+
+
+def inverse(matrix: FloatArray) -> FloatArray:
+    """Inverse of a positive definite matrix."""
+    if not len(matrix):
+        return matrix.copy()
+    lower, info = dpotrf(matrix, lower=1)
+    if info != 0:
+        msg = "the functions of the dictionary span each other to rounding. Use a larger novelty_tol, or noise."
+        raise NotPositiveDefiniteError(msg)
+    result = np.ascontiguousarray(dpotri(lower, lower=1)[0].T)  # the upper triangle, in rows
+    mirror(result)
+    return result
