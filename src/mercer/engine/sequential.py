@@ -142,8 +142,18 @@ class SequentialLearner:
         explained = mine.restate(P, cross + their_cross)
         mine.cost = squares + their_squares - float(np.sum(explained))
         mine.n_seen, mine.n_grown = mine.n_seen + theirs.n_seen, mine.n_grown + len(new)
-        kept = mine.shrink()[fixed:] - fixed
-        self.points, self._gram, self._section = points[kept], K[np.ix_(kept, kept)], None
+        self.points, self._gram = points, K
+        self._shrink()
+
+    def change(self, rules: Rules) -> None:
+        """Go on with other rules, of the same noise and with the same constant; a smaller budget holds at once."""
+        self.recursion.rules = rules
+        self._shrink()
+
+    def _shrink(self) -> None:
+        fixed = int(self.recursion.rules.intercept)
+        kept = self.recursion.shrink()[fixed:] - fixed
+        self.points, self._gram, self._section = self.points[kept], self._gram[np.ix_(kept, kept)], None
 
     def _union(self, other: SequentialLearner) -> tuple[FloatArray, IntArray]:
         """Both dictionaries, without those of the other's points that are not new, and which of them are."""

@@ -17,7 +17,7 @@ from mercer.engine import Features, SequentialLearner, normal_statistics
 from mercer.estimators.on_basis import check_mergeable, check_same_outputs
 from mercer.estimators.shell import Data, make_threads, resolve_kernel, rows_with_a_say
 from mercer.expansion import KernelExpansion, Variance
-from mercer.kernels import Kernel
+from mercer.kernels import Kernel, as_kernel
 from mercer.solvers.recursive import Rules, block_rows
 
 __all__ = ["OnlineMachine"]
@@ -108,9 +108,12 @@ class OnlineMachine(BaseEstimator, ABC):
             weights = np.zeros(len(weights))
             weights[used] = np.asarray(data.weights)[used]
         # In place where it is done wholly or not at all; else on a copy, which costs as much as a few rows.
-        in_place = data.rows.n_rows <= block_rows(len(self._learner.points))
+        rules = self._changed_rules()
+        in_place = data.rows.n_rows <= block_rows(len(self._learner.points)) and rules is None
         learner = self._learner if in_place else self._learner.copy()
         learner.n_jobs = make_threads(self).n_jobs
+        if rules is not None:
+            learner.change(rules)
         new = []
         for stop, squares in learner.stream(data.rows, data.targets, weights):
             if self.record and len(squares):
@@ -119,6 +122,21 @@ class OnlineMachine(BaseEstimator, ABC):
                 print(f"rows: {stop} of {data.rows.n_rows}, functions: {len(learner.points)}", flush=True)
         self._state.history.extend(new)
         self._state = State(learner, self._state.history)
+
+    def _changed_rules(self) -> Rules | None:
+        """Rules that were changed since the last rows, if they were; what cannot be changed is refused."""
+        old, kernel = self._learner.recursion.rules, as_kernel(self.kernel)
+        rules = replace(self._rules(), hidden=old.hidden)
+        if not kernel.needs_data and not kernel.resolve(np.empty((0, self._learner.points.shape[1]))).equals(
+            self.kernel_
+        ):
+            msg = f"the kernel was {self.kernel_} when the first rows were learned and cannot change: fit anew."
+            raise ValueError(msg)
+        for name in ("noise", "intercept"):
+            if getattr(old, name) != getattr(rules, name):
+                msg = f"{name} was {getattr(old, name)} when the first rows were learned and cannot change: fit anew."
+                raise ValueError(msg)
+        return rules if rules != old else None
 
     def _learn_one(self, row: FloatArray, target: FloatArray, weight: float) -> None:
         """Learn one row, without the checks that arrays need; wholly or not at all."""

@@ -108,7 +108,11 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
         return self
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn more rows, in their order."""
+        """Learn more rows, in their order.
+
+        Budget, tolerances, selection and forgetting may have been changed since the last; kernel, noise and intercept
+        may not.
+        """
         self._validate_params()
         with all_or_nothing(self):
             first = not hasattr(self, "_state")

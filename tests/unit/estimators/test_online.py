@@ -96,6 +96,22 @@ def test_an_empty_dictionary_predicts_the_prior(rows, intercept, second_pass):
     assert len(model.basis_) == 25
 
 
+def test_rules_may_change_between_batches_but_not_the_model(rows, targets):
+    model = make(max_basis=25).fit(rows[:200], targets[:200])
+    before = model.predict(rows)
+    for change in ({"noise": 0.2}, {"intercept": True}, {"kernel": Gaussian(2.0)}):
+        model.set_params(**change)
+        with pytest.raises(ValueError, match="cannot change: fit anew"):
+            model.partial_fit(rows, targets)
+        np.testing.assert_array_equal(model.predict(rows), before)
+        model.set_params(noise=0.1, intercept=False, kernel=Gaussian(1.0))
+    model.set_params(max_basis=10).partial_fit(rows[200:201], targets[200:201])
+    assert len(model.basis_) == 10
+    model.set_params(max_basis=40, gain_tol=0.0).partial_fit(rows[200:], targets[200:])
+    assert len(model.basis_) == 40
+    assert model.score(rows, targets) > 0.9
+
+
 def test_weights_zero_rows_are_not_learned(rows, targets):
     weights = np.where(np.arange(N) % 3, 1.0, 0.0)
     used = np.flatnonzero(weights)
