@@ -127,9 +127,7 @@ class OnlineMachine(BaseEstimator, ABC):
         """Rules that were changed since the last rows, if they were; what cannot be changed is refused."""
         old, kernel = self._learner.recursion.rules, as_kernel(self.kernel)
         rules = replace(self._rules(), hidden=old.hidden)
-        if not kernel.needs_data and not kernel.resolve(np.empty((0, self._learner.points.shape[1]))).equals(
-            self.kernel_
-        ):
+        if not (kernel.needs_data or kernel.resolve(self._learner.points[:0]).equals(self.kernel_)):
             msg = f"the kernel was {self.kernel_} when the first rows were learned and cannot change: fit anew."
             raise ValueError(msg)
         for name in ("noise", "intercept"):
