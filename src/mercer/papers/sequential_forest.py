@@ -145,7 +145,7 @@ def table(sizes: ForestSizes, kept: Kept) -> str:
 
 
 def costs(sizes: ForestSizes, kept: Kept) -> str:
-    """Fig. 1 as a table: CPU seconds of training, seconds on the clock, and megabytes."""
+    """Fig. 1 as a table: CPU seconds of training, seconds on the clock (medians), and megabytes."""
     lines: list[Sequence[object]] = []
     for n in sizes.rows:
         for m in sizes.functions:
@@ -155,5 +155,5 @@ def costs(sizes: ForestSizes, kept: Kept) -> str:
                 name = f"memory: {_name(method, n, m, 0)}"
                 memory = f"{kept.get(name, dict)['megabytes']:.1f}" if kept.has(name) else "-"
                 if cpu:
-                    lines.append([n, m, method, f"{np.mean(cpu):.1f}", f"{np.mean(wall):.1f}", memory])
+                    lines.append([n, m, method, f"{np.median(cpu):.1f}", f"{np.median(wall):.1f}", memory])
     return format_table(["rows", "functions", "method", "CPU seconds", "seconds", "megabytes"], lines)
