@@ -68,8 +68,9 @@ class OnlineRegressor(_Online, base.Regressor):
 
     def learn_one(self, x: dict[Any, Any], y: float, w: float = 1.0) -> None:
         """Learn one row of weight w."""
-        self._model = self._model or self._make(_Regressor, x)
-        self._model.learn_one(x, y, w)
+        model = self._model or self._make(_Regressor, x)
+        model.learn_one(x, y, w)
+        self._model = model
 
     def predict_one(self, x: dict[Any, Any]) -> float:
         """Predict; 0 before anything was learned."""
@@ -81,8 +82,9 @@ class OnlineClassifier(_Online, base.Classifier):
 
     def learn_one(self, x: dict[Any, Any], y: Any, w: float = 1.0) -> None:
         """Learn one row of weight w."""
-        self._model = self._model or self._make(_Classifier, x)
-        self._model.learn_one(x, y, w)
+        model = self._model or self._make(_Classifier, x)
+        model.learn_one(x, y, w)
+        self._model = model
 
     def predict_one(self, x: dict[Any, Any], **_options: Any) -> Any:
         """Predict the label; None before anything was learned."""

@@ -62,7 +62,8 @@ CONFIGURATIONS = [
     {"kernel": Polynomial(degree=2, scale=0.1), "noise": 1.0},
     {"selection": "novelty"},
     {"max_basis": 10, "intercept": True},
-    {"max_basis": 50, "forgetting": 0.99, "second_pass": True},
+    {"max_basis": 50, "second_pass": True},
+    {"max_basis": 50, "forgetting": 0.99},
     *COMMITTEES,  # with all rows as basis blocks do not matter, not even to weights; with some of them they do
     *({"basis": DistinctRows(share=0.3)} | options for options in COMMITTEES),
 ]

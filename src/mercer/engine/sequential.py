@@ -20,7 +20,6 @@ from mercer.solvers.recursive import BlockRecursion, Rules, Together, block_rows
 __all__ = ["SequentialLearner"]
 
 _LARGEST = 1e153  # of targets and kernel values: squares must be numbers
-_NOT_NEW = 1e-10  # of k(x, x): what the dictionary leaves of a point that it spans to rounding
 # How far K⁻¹(Kz) may be from z, of random signs, before K⁻¹ is computed anew; its relative error is then about 1e-9.
 _SPOILT = 1e-7
 _SIDE_BY_SIDE = 200  # functions from which on two products at the same time are worth a second thread
@@ -83,10 +82,12 @@ class SequentialLearner:
         # The products of a block are too small for more threads of BLAS; two products go side by side.
         with blas_threads(1), self._pair(len(rows) - start) as self._together:
             while start < len(rows):
-                stop = min(start + block_rows(len(self.points)), len(rows))
+                stop = min(start + block_rows(len(self.points), self.recursion.rules.forgetting), len(rows))
                 span = slice(start, stop)
                 residuals[span] = self._learn_block(rows[span], targets[span], weights[span])
                 start = stop
+            if self._unchecked:
+                self._refresh()
         return residuals
 
     def stream(
@@ -111,12 +112,15 @@ class SequentialLearner:
                 yield stop, self.learn(block[used], targets[span][used], weights[span][used])
 
     def copy(self) -> SequentialLearner:
-        """A learner with the same future that shares nothing."""
+        """A learner with the same future that shares nothing that changes."""
         rules = self.recursion.rules
         other = SequentialLearner(self.kernel, rules, self.points.shape[1], self.n_outputs, n_jobs=self.n_jobs)
         other.recursion, other.points = self.recursion.copy(), self.points.copy()
         other.n_refreshed, other._gram = self.n_refreshed, self._gram.copy()
         other._unchecked, other._drift = self._unchecked, self._drift
+        # What is bound goes with the copy, which is the one that goes on; if it fails, this one binds again.
+        section, self._section = self._section, None
+        other._section, other._slots, other._replaced = section, self._slots, self._replaced
         return other
 
     def merge(self, other: SequentialLearner) -> None:
@@ -135,11 +139,13 @@ class SequentialLearner:
         mine, theirs, fixed = self.recursion, other.recursion, int(self.recursion.rules.intercept)
         points, new = self._union(other)
         K = self.kernel(points)
-        (P, cross, squares), (their_P, their_cross, their_squares) = self._products(points), other._products(points)
+        (data, cross, squares), (their_data, their_cross, their_squares) = (
+            self._products(points),
+            other._products(points),
+        )
         mine.births = np.concatenate([mine.births, theirs.births[fixed:][new] + mine.n_seen])
         mine.K_inverse = self._with_constant(inverse(K))
-        P = P + their_P + mine.rules.noise * self._with_constant(K)
-        explained = mine.restate(P, cross + their_cross)
+        explained = mine.restate(data + their_data, K, cross + their_cross)
         mine.cost = squares + their_squares - float(np.sum(explained))
         mine.n_seen, mine.n_grown = mine.n_seen + theirs.n_seen, mine.n_grown + len(new)
         self.points, self._gram = points, K
@@ -164,7 +170,7 @@ class SequentialLearner:
             k = self.kernel(points, point[np.newaxis])[:, 0] if len(points) else np.empty(0)
             row = solve_triangular(lower, k, lower=True) if len(k) else k
             novelty = float(prior[i] - row @ row)
-            if novelty > max(self.recursion.rules.novelty_tol, _NOT_NEW * float(prior[i])):
+            if self.recursion.rules.is_new(novelty, float(prior[i])):
                 lower = np.block([[lower, np.zeros((len(points), 1))], [row[np.newaxis], np.sqrt(novelty)]])
                 points, new = np.vstack([points, point]), np.append(new, i)
         return points, new
@@ -226,7 +232,9 @@ class SequentialLearner:
                 self.points = self.points.copy()  # who has taken the old ones keeps them
             self.points[places] = rows[origin[places]]
             self._replaced = np.union1d(self._replaced, places)
-            self._refresh(len(places))
+            self._unchecked += len(places)
+            if 8 * self._unchecked >= len(self.points) or self._drift > 0.1 * _SPOILT:
+                self._refresh()
         return residuals
 
     def _prior(self, rows: FloatArray) -> FloatArray:
@@ -258,14 +266,12 @@ class SequentialLearner:
         self._gram[places] = block
         self._gram[:, places] = block.T
 
-    def _refresh(self, n_newcomers: int) -> None:
+    def _refresh(self) -> None:
         """Compute K⁻¹ anew if it has drifted: if K⁻¹(Kz) is not z, for a z of random signs.
 
-        Looked at whenever an eighth of the dictionary has changed, and after each block once something is seen.
+        Looked at when an eighth of the dictionary has changed, after each block once something is seen, and at the end
+        of a batch.
         """
-        self._unchecked += n_newcomers
-        if 8 * self._unchecked < len(self.points) and self._drift <= 0.1 * _SPOILT:
-            return
         fixed = int(self.recursion.rules.intercept)
         signs = np.random.default_rng(self.recursion.n_seen).choice([-1.0, 1.0], size=len(self.points))
         drift = self.recursion.K_inverse[fixed:, fixed:] @ (self._gram @ signs) - signs

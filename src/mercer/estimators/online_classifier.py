@@ -13,9 +13,8 @@ from mercer._typing import AnyArray, FloatArray
 from mercer._validation import check_is_fitted
 from mercer.engine import SequentialLearner
 from mercer.estimators.classification import OneVsRest, decide, flat_decision
-from mercer.estimators.online_machine import OnlineMachine, State
+from mercer.estimators.online_machine import OnlineMachine, State, has_no_weight
 from mercer.estimators.shell import Data, all_or_nothing, make_threads, read_data, read_rows
-from mercer.kernels import as_kernel
 
 __all__ = ["OnlineClassifier"]
 
@@ -37,7 +36,7 @@ class OnlineClassifier(ClassifierMixin, OnlineMachine):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn rows X (n, d) and labels y (n,) in their order, from the beginning."""
-        self._validate_params()
+        self._check_choices()
         with all_or_nothing(self):
             encode = OneVsRest()
             data = read_data(self, X, y, sample_weight, encode=encode, reset=True)
@@ -54,6 +53,9 @@ class OnlineClassifier(ClassifierMixin, OnlineMachine):
         with all_or_nothing(self):
             first = not hasattr(self, "_state")
             encode = OneVsRest(classes) if first else self._later(classes)
+            if not first and has_no_weight(sample_weight):
+                read_data(self, X, y, None, encode=encode, reset=False)  # checked, and left out
+                return self
             data = read_data(self, X, y, sample_weight, encode=encode, reset=first)
             if first:
                 self.classes_ = encode.classes
@@ -68,6 +70,11 @@ class OnlineClassifier(ClassifierMixin, OnlineMachine):
         time: to a new one, the rows so far are rows of other classes. A kernel whose length scale is a median must be
         given another: there are no rows to find it from.
         """
+        if w == 0:
+            return
+        if y is None or y != y:  # noqa: PLR0124  NaN is not itself
+            msg = f"y is {y!r}, which is not a label."
+            raise ValueError(msg)
         with all_or_nothing(self):
             if not hasattr(self, "_state"):
                 self._begin_with(x, y)
@@ -99,12 +106,14 @@ class OnlineClassifier(ClassifierMixin, OnlineMachine):
     @property
     def coefficients_(self) -> FloatArray:
         """Weights of the functions, shape (m, outputs)."""
-        return self.expansion_.coefficients
+        check_is_fitted(self)
+        return self._state.mean.coefficients
 
     @property
     def intercept_(self) -> FloatArray:
         """Constants, shape (outputs,)."""
-        return self.expansion_.intercept
+        check_is_fitted(self)
+        return self._state.mean.intercept
 
     def decision_function(self, X: Any) -> FloatArray:
         """Values of the functions, shape (n,) for two classes (positive for the second), else (n, classes)."""
@@ -126,13 +135,11 @@ class OnlineClassifier(ClassifierMixin, OnlineMachine):
         self._validate_params()
         row = self._one(x, first=True)
         self.n_features_in_ = row.shape[1]
+        self._note_names()
         self.classes_ = np.array([y])
-        kernel = as_kernel(self.kernel)
-        if kernel.needs_data:
-            msg = "a median length scale needs rows to be found from: give the kernel another one."
-            raise ValueError(msg)
+        kernel = self._check_length_scale().resolve(row[:0])
         rules = replace(self._rules(), hidden=1)
-        self._state = State(SequentialLearner(kernel.resolve(row[:0]), rules, row.shape[1], 2))
+        self._state = State(SequentialLearner(kernel, rules, row.shape[1], 2))
 
     def _meet(self, label: Any) -> None:
         """Make room for a class: the rows so far were none of it, and the hidden output knows what they would give."""

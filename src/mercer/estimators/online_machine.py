@@ -18,9 +18,9 @@ from mercer.estimators.on_basis import check_mergeable, check_same_outputs
 from mercer.estimators.shell import Data, make_threads, resolve_kernel, rows_with_a_say
 from mercer.expansion import KernelExpansion, Variance
 from mercer.kernels import Kernel, as_kernel
-from mercer.solvers.recursive import Rules, block_rows
+from mercer.solvers.recursive import Rules
 
-__all__ = ["OnlineMachine"]
+__all__ = ["OnlineMachine", "State", "has_no_weight"]
 
 
 @dataclass(frozen=True)
@@ -107,14 +107,8 @@ class OnlineMachine(BaseEstimator, ABC):
             used = rows_with_a_say(data, float(self.noise))
             weights = np.zeros(len(weights))
             weights[used] = np.asarray(data.weights)[used]
-        # In place where it is done wholly or not at all; else on a copy, which costs as much as a few rows.
-        rules = self._changed_rules()
-        in_place = data.rows.n_rows <= block_rows(len(self._learner.points)) and rules is None
-        learner = self._learner if in_place else self._learner.copy()
+        learner, new = self._next_learner(), []
         learner.n_jobs = make_threads(self).n_jobs
-        if rules is not None:
-            learner.change(rules)
-        new = []
         for stop, squares in learner.stream(data.rows, data.targets, weights):
             if self.record and len(squares):
                 new.append((learner.recursion.n_seen, len(learner.points), float(np.mean(squares))))
@@ -123,29 +117,36 @@ class OnlineMachine(BaseEstimator, ABC):
         self._state.history.extend(new)
         self._state = State(learner, self._state.history)
 
-    def _changed_rules(self) -> Rules | None:
-        """Rules that were changed since the last rows, if they were; what cannot be changed is refused."""
+    def _next_learner(self) -> SequentialLearner:
+        """A copy to go on with, so that nothing is lost if that fails or is interrupted.
+
+        It has the rules of today: those that may change, that is; that another was changed is refused.
+        """
         old, kernel = self._learner.recursion.rules, as_kernel(self.kernel)
         rules = replace(self._rules(), hidden=old.hidden)
-        if not (kernel.needs_data or kernel.resolve(self._learner.points[:0]).equals(self.kernel_)):
+        given = self.kernel_ if kernel.needs_data else kernel.resolve(self._learner.points[:0])
+        if type(kernel) is not type(self.kernel_) or not given.equals(self.kernel_):
             msg = f"the kernel was {self.kernel_} when the first rows were learned and cannot change: fit anew."
             raise ValueError(msg)
         for name in ("noise", "intercept"):
             if getattr(old, name) != getattr(rules, name):
                 msg = f"{name} was {getattr(old, name)} when the first rows were learned and cannot change: fit anew."
                 raise ValueError(msg)
-        return rules if rules != old else None
+        learner = self._learner.copy()
+        if rules != old:
+            learner.change(rules)
+        return learner
 
     def _learn_one(self, row: FloatArray, target: FloatArray, weight: float) -> None:
         """Learn one row, without the checks that arrays need; wholly or not at all."""
-        if not (np.all(np.isfinite(row)) and np.all(np.isfinite(target)) and 0.0 <= weight < np.inf):
+        if not (np.all(np.isfinite(row)) and np.all(np.isfinite(target)) and 0.0 < weight < np.inf):
             msg = "a row, its target or its weight is NaN, infinite or negative."
             raise ValueError(msg)
-        if weight > 0:
-            square = self._learner.learn(row, target, np.array([weight]))
-            if self.record:
-                self._state.history.append((self.n_seen_, len(self.basis_), float(square[0])))
-            self._state = State(self._learner, self._state.history)
+        learner = self._next_learner()
+        square = learner.learn(row, target, np.array([weight]))
+        if self.record:
+            self._state.history.append((learner.recursion.n_seen, len(learner.points), float(square[0])))
+        self._state = State(learner, self._state.history)
 
     def _evaluate_one(self, row: FloatArray) -> FloatArray:
         """The model's values at one row, without the machinery that many rows need."""
@@ -156,32 +157,49 @@ class OnlineMachine(BaseEstimator, ABC):
     def _one(self, x: Mapping[Any, Any], *, first: bool) -> FloatArray:
         """A row from a mapping of features: those of the first row, 0 where one is missing; others are ignored."""
         if first:
-            self._features = tuple(sorted(x, key=str))
-            if not self._features:
-                msg = "x must have at least one feature."
-                raise ValueError(msg)
-        elif not hasattr(self, "_features"):
+            self._features = _in_order(x)
+        names = self._features if hasattr(self, "_features") else getattr(self, "feature_names_in_", None)
+        if names is None:
             msg = "the model was fitted to arrays: there are no names of features to go by."
             raise ValueError(msg)
-        return np.array([[float(x.get(name, 0.0)) for name in self._features]])
+        return np.array([[_number(x.get(name, 0.0), name) for name in names]])
+
+    def _note_names(self) -> None:
+        """Have scikit-learn compare the names of the first row with those of data frames."""
+        if all(isinstance(name, str) for name in self._features):
+            self.feature_names_in_ = np.array(self._features, dtype=object)
 
     def _refit(self, data: Data) -> None:
         """Solve for the coefficients exactly, by one pass over rows, on the dictionary found."""
-        learner = self._learner.copy()
+        learner = self._next_learner()
         if not len(learner.points):  # then the recursion is exact, as it has represented nothing
             return
         features = Features(learner.kernel, learner.points)
         sums = normal_statistics(data.rows, data.targets, features, weights=data.weights, executor=make_threads(self))
-        P = sums.gram + learner.recursion.rules.noise * learner.kernel(learner.points)
-        cross = sums.cross[:, :-1]
+        data_part, cross = sums.gram, sums.cross[:, :-1]
         if _has_constant(learner):  # comes first
-            P = np.block([[sums.moments[-1:, -1:], sums.cross[:, -1:].T], [sums.cross[:, -1:], P]])
+            data_part = np.block([[sums.moments[-1:, -1:], sums.cross[:, -1:].T], [sums.cross[:, -1:], data_part]])
             cross = np.concatenate([sums.moments[-1:, :-1], cross])
         recursion = learner.recursion
-        costs = np.diagonal(sums.moments)[:-1] - recursion.restate(P, cross)
+        explained = recursion.restate(data_part, learner.kernel(learner.points), cross)
+        costs = np.diagonal(sums.moments)[:-1] - explained
         recursion.cost = float(np.sum(recursion.rules.scored(costs)))
         recursion.hidden_cost = float(np.sum(costs)) - recursion.cost
         self._state = State(learner, self._state.history)
+
+    def _check_choices(self) -> None:
+        self._validate_params()
+        if self.second_pass and self.forgetting < 1:
+            msg = "a second pass weighs all rows alike, which a model that forgets does not: leave one of them out."
+            raise ValueError(msg)
+
+    def _check_length_scale(self) -> Kernel:
+        """The kernel, which must not depend on data."""
+        kernel = as_kernel(self.kernel)
+        if kernel.needs_data:
+            msg = "a median length scale needs rows to be found from: give the kernel another one."
+            raise ValueError(msg)
+        return kernel
 
     def _rules(self) -> Rules:
         return Rules(
@@ -208,7 +226,7 @@ class OnlineMachine(BaseEstimator, ABC):
         self._validate_params()
         check_mergeable(self, other)
         self._check_mergeable(other)
-        learner = self._learner.copy()
+        learner = self._next_learner()
         learner.merge(other._learner)
         self._state = State(learner, self._state.history)
         return self
@@ -252,7 +270,7 @@ class OnlineMachine(BaseEstimator, ABC):
 
     @property
     def basis_index_(self) -> IntArray:
-        """Which of the rows seen are in the dictionary, counted from 0."""
+        """Which of the rows learned (those of weight zero are not) are in the dictionary, counted from 0."""
         check_is_fitted(self)
         return self._learner.recursion.births[_has_constant(self._learner) :]
 
@@ -292,6 +310,30 @@ class OnlineMachine(BaseEstimator, ABC):
         """The model as it is now."""
         check_is_fitted(self)
         return self._state.expansion
+
+
+def has_no_weight(sample_weight: Any) -> bool:
+    """Whether weights are given, and all are zero: scikit-learn's own check refuses them."""
+    return sample_weight is not None and not np.any(np.asarray(sample_weight))
+
+
+def _in_order(x: Mapping[Any, Any]) -> tuple[Any, ...]:
+    """Names of features in an order that does not depend on the mapping's: their own, if they have one."""
+    if not x:
+        msg = "x must have at least one feature."
+        raise ValueError(msg)
+    try:
+        return tuple(sorted(x))
+    except TypeError:
+        return tuple(sorted(x, key=str))
+
+
+def _number(value: Any, name: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        msg = f"feature {name!r} is {value!r}, which is not a number."
+        raise ValueError(msg) from None
 
 
 def _has_constant(learner: SequentialLearner) -> int:

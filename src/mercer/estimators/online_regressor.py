@@ -9,7 +9,7 @@ import numpy as np
 
 from mercer._typing import FloatArray
 from mercer._validation import check_is_fitted
-from mercer.estimators.online_machine import OnlineMachine
+from mercer.estimators.online_machine import OnlineMachine, has_no_weight
 from mercer.estimators.regression import KernelRegressor
 from mercer.estimators.shell import all_or_nothing, encode_targets, make_threads, predict_moments, read_data, read_rows
 
@@ -24,8 +24,8 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
     full, the function whose removal costs least goes. Every row, whether it joins or not, is learned by regularised
     recursive least squares.
 
-    Time m² per row and memory m², with m functions, whatever the number of rows. The result does not depend on how rows
-    are batched.
+    Time m² per row and memory m², with m functions, whatever the number of rows. For a given kernel the result does not
+    depend on how rows are batched.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
     random_state : int, RandomState or None, default=None
         For the rows on which a median distance is found.
     n_jobs : int or None, default=None
-        Threads for predictions and the second pass.
+        Threads for predictions and the second pass; learning uses two at most.
     verbose : int, default=0
         1 shows progress.
 
@@ -97,7 +97,7 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn rows X (n, d) and targets y (n,) or (n, p) in their order, from the beginning."""
-        self._validate_params()
+        self._check_choices()
         with all_or_nothing(self):
             data = read_data(self, X, y, sample_weight, encode=encode_targets, reset=True)
             self._start(data)
@@ -116,6 +116,9 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
         self._validate_params()
         with all_or_nothing(self):
             first = not hasattr(self, "_state")
+            if not first and has_no_weight(sample_weight):
+                read_data(self, X, y, None, encode=encode_targets, reset=False)  # checked, and left out
+                return self
             data = read_data(self, X, y, sample_weight, encode=encode_targets, reset=first)
             if first:
                 self._start(data)
@@ -130,10 +133,14 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
         The first row names the features; later a missing one is 0, and others are ignored. A kernel whose length scale
         is a median must be given another: there are no rows to find it from.
         """
+        if w == 0:
+            return
         if not hasattr(self, "_state"):
             with all_or_nothing(self):
+                self._check_length_scale()
                 row = self._one(x, first=True)
                 self.partial_fit(row, [float(y)], sample_weight=[w])
+                self._note_names()
             return
         if self._learner.n_outputs != 1:
             msg = f"the model has {self._learner.n_outputs} outputs: learn_one has one."

@@ -3,11 +3,14 @@
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.exceptions import NotFittedError
 
 from mercer import NystromRegressor, OnlineClassifier, OnlineRegressor
-from mercer.kernels import Gaussian
+from mercer.engine.sequential import SequentialLearner
+from mercer.kernels import Gaussian, Linear
+from mercer.solvers.recursive import blocks
 from tests.doubles import GuardedRows
 
 N = 400
@@ -112,6 +115,87 @@ def test_rules_may_change_between_batches_but_not_the_model(rows, targets):
     assert model.score(rows, targets) > 0.9
 
 
+def test_names_of_features_are_those_of_tables(rows, targets):
+    wide = np.random.default_rng(5).normal(size=(100, 12))
+    numbered = make(max_basis=50)
+    for row, target in zip(wide, targets, strict=False):
+        numbered.learn_one(dict(enumerate(row)), target)
+    close(numbered.predict(wide[:1]), [numbered.predict_one(dict(enumerate(wide[0])))])
+    named = make()
+    for row, target in zip(rows[:100], targets, strict=False):
+        named.learn_one({"b": row[1], "a": row[0]}, target)
+    frame = pd.DataFrame(rows, columns=["a", "b"])
+    close(named.predict(frame[:1]), [named.predict_one({"a": rows[0, 0], "b": rows[0, 1]})])
+    with pytest.raises(ValueError, match="feature names"):
+        named.predict(frame[["b", "a"]])
+    fitted = make().fit(frame, targets)
+    assert fitted.predict_one({"b": rows[0, 1], "a": rows[0, 0]}) == pytest.approx(fitted.predict(frame[:1])[0])
+
+
+@pytest.mark.parametrize("forgetting", [1e-6, 1e-3, 0.1])
+def test_strong_forgetting_is_finite_and_does_not_mind_batches(rows, targets, forgetting):
+    whole, single = make(forgetting=forgetting).fit(rows, targets), make(forgetting=forgetting)
+    for t in range(N):
+        single.partial_fit(rows[t : t + 1], targets[t : t + 1])
+    np.testing.assert_array_equal(single.basis_index_, whole.basis_index_)
+    close(single.predict(rows), whole.predict(rows))
+    with pytest.raises(ValueError, match="weighs all rows alike"):
+        make(forgetting=forgetting, second_pass=True).fit(rows, targets)
+
+
+@pytest.mark.parametrize("place", ["apply", "learn_rows", "_extend_gram", "_refresh", "_take"])
+@pytest.mark.parametrize("size", [1, 64, 150])
+def test_an_interruption_leaves_the_model_as_it_was(rows, targets, place, size, monkeypatch):
+    model = make(gain_tol=0.0, novelty_tol=1e-3).fit(rows[:100], targets[:100])
+    before, seen = model.predict(rows, return_std=True), model.n_seen_
+    expected = make(gain_tol=0.0, novelty_tol=1e-3).fit(rows[:100], targets[:100])
+
+    def interrupted(*args, **options):
+        work(*args, **options)
+        raise KeyboardInterrupt
+
+    home = next(h for h in (blocks, blocks.BlockRecursion, SequentialLearner) if hasattr(h, place))
+    work = getattr(home, place)
+    new, y = rows[100 : 100 + size] + 1.0, targets[100 : 100 + size]
+    monkeypatch.setattr(home, place, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        model.partial_fit(new, y)
+    monkeypatch.undo()
+    for now, then in zip(model.predict(rows, return_std=True), before, strict=True):
+        np.testing.assert_array_equal(now, then)
+    assert model.n_seen_ == seen
+    close(model.partial_fit(new, y).predict(rows), expected.partial_fit(new, y).predict(rows))
+
+
+def test_a_bad_row_among_wide_ones_leaves_the_model_as_it_was():
+    wide = np.random.default_rng(0).normal(size=(124, 6000)) / 80
+    model = OnlineRegressor(Linear(), max_basis=30, gain_tol=0.0).fit(wide[:60], wide[:60, 0])
+    bad = wide[60:].copy()
+    bad[60] = 1e80
+    with pytest.raises(ValueError, match="overflow"):
+        model.partial_fit(bad, wide[60:, 0])
+    assert model.n_seen_ == 60
+
+
+def test_batches_without_weight_are_left_out(rows, targets):
+    weights = np.where(np.arange(N) % 3, 1.0, 0.0)
+    model = make()
+    for t in range(1, N):
+        model.partial_fit(rows[t : t + 1], targets[t : t + 1], weights[t : t + 1])
+    expected = make().fit(rows[1:], targets[1:], weights[1:])
+    close(model.predict(rows), expected.predict(rows))
+    one = OnlineClassifier(Gaussian(1.0))
+    one.learn_one({"a": 1.0}, "x", w=0)
+    assert one.predict_one({"a": 1.0}) is None
+
+
+def test_learners_with_nearly_dependent_functions_merge(rows, targets):
+    options = {"kernel": Gaussian(2.0), "novelty_tol": 1e-4, "max_basis": 40, "gain_tol": 0.0}
+    first, second = make(**options).fit(rows[:200], targets[:200]), make(**options).fit(rows[200:], targets[200:])
+    whole = make(**options).fit(rows, targets).score(rows, targets)
+    assert first.merge(second).score(rows, targets) == pytest.approx(whole, abs=0.01)
+
+
 def test_weights_zero_rows_are_not_learned(rows, targets):
     weights = np.where(np.arange(N) % 3, 1.0, 0.0)
     used = np.flatnonzero(weights)
@@ -136,12 +220,13 @@ def test_classes_that_appear_one_by_one_are_as_if_they_had_been_known(rows, inte
         met.learn_one(x, label)
     np.testing.assert_array_equal(met.classes_, sorted(names))
     np.testing.assert_array_equal(met.basis_index_, known.basis_index_)
-    close(met.decision_function(rows), known.decision_function(rows))
+    frame = pd.DataFrame(rows, columns=["a", "b"])
+    close(met.decision_function(frame), known.decision_function(rows))
     assert met.cost_ == pytest.approx(known.cost_, rel=1e-7)
     assert [met.predict_one(x) for x, _ in as_stream(rows[:50], labels[:50])] == known.predict(rows[:50]).tolist()
-    met.partial_fit(rows[:30], labels[:30]).refit(rows, labels)  # and goes on with arrays
+    met.partial_fit(frame[:30], labels[:30]).refit(frame, labels)  # and goes on with tables
     close(
-        met.decision_function(rows),
+        met.decision_function(frame),
         known.partial_fit(rows[:30], labels[:30]).refit(rows, labels).decision_function(rows),
     )
     assert met.cost_ == pytest.approx(known.cost_, rel=1e-6)
@@ -156,7 +241,12 @@ def test_one_class_and_labels_of_another_type(rows):
         model.learn_one(x, 3)
     assert model.predict_one({"a": 1.0, "b": 2.0}) == 3
     with pytest.raises(ValueError, match="only one class was seen"):
-        model.predict(rows)
+        model.predict(pd.DataFrame(rows, columns=["a", "b"]))
+    for label in (None, np.nan):
+        with pytest.raises(ValueError, match="which is not a label"):
+            model.learn_one({"a": 1.0, "b": 0.0}, label)
+    with pytest.raises(ValueError, match="feature 'a' is None, which is not a number"):
+        model.learn_one({"a": None, "b": 0.0}, 3)
     with pytest.raises(ValueError, match="is of another type"):
         model.learn_one({"a": 1.0, "b": 0.0}, "three")
     with pytest.raises(ValueError, match="NaN, infinite or negative"):

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from mercer._typing import FloatArray, IntArray
 from mercer.exceptions import NotPositiveDefiniteError
@@ -38,19 +39,24 @@ from mercer.solvers.recursive.steps import (
     State,
     learn_rows,
 )
-from mercer.solvers.recursive.updates import apply, inverse
+from mercer.solvers.recursive.updates import apply, inverse, lower_factor
 
 __all__ = ["BlockRecursion", "Together", "block_rows", "one_after_the_other"]
 
 
+_LEAST_LEFT = 1e-50
 _NEGATIVE = 1e-4  # of k(x, x): a novelty so far below zero is not rounding
 
 Together: TypeAlias = Callable[[Callable[[], object], Callable[[], object]], None]
 
 
-def block_rows(n_functions: int) -> int:
-    """Rows of a block: products of larger blocks are faster, but rows have more slots to mind."""
-    return 64 if n_functions < 700 else 128
+def block_rows(n_functions: int, forgetting: float = 1.0) -> int:
+    """Rows of a block: products of larger blocks are faster, but rows have more slots to mind.
+
+    What is left of the state before a block after forgetting must be a number, and its inverse, too.
+    """
+    rows = 64 if n_functions < 700 else 128
+    return rows if forgetting == 1.0 else max(1, min(rows, int(np.log(_LEAST_LEFT) / np.log(forgetting))))
 
 
 def one_after_the_other(first: Callable[[], object], second: Callable[[], object]) -> None:
@@ -134,12 +140,21 @@ class BlockRecursion:
             tie=TIE,
         )
 
-    def restate(self, P: FloatArray, cross: FloatArray) -> FloatArray:
-        """Replace P and K̃ᵀy (m, p), and with them the coefficients; return what they explain of yᵀy, by output.
+    def restate(self, data: FloatArray, gram: FloatArray, cross: FloatArray) -> FloatArray:
+        """Replace K̃ᵀK̃, of which K_mm is the penalty, and K̃ᵀy (m, p), and with them the coefficients.
 
-        The dictionary stays; the cost is for the caller to set.
+        Returns what they explain of yᵀy, by output. The dictionary stays; the cost is for the caller to set. The system
+        is solved whitened by K_mm = LLᵀ, where the noise governs its condition; what rounding has made negative of
+        K̃ᵀK̃ is zero.
         """
-        self.P_inverse = inverse(P)
+        fixed = len(data) - len(gram)
+        white = np.eye(len(data))
+        white[fixed:, fixed:] = solve_triangular(lower_factor(gram), np.eye(len(gram)), lower=True).T
+        values, vectors = np.linalg.eigh(white.T @ data @ white)
+        system = (vectors * np.maximum(values, 0.0)) @ vectors.T
+        system[fixed:, fixed:] += self.rules.noise * np.eye(len(gram))
+        P_inverse = white @ inverse(system) @ white.T
+        self.P_inverse = (P_inverse + P_inverse.T) / 2
         self.coefficients = np.ascontiguousarray(self.P_inverse @ cross)
         return np.asarray(np.sum(cross * self.coefficients, axis=0))
 

@@ -58,9 +58,13 @@ class Rules:
         """Those of the outputs, along the last axis, that count."""
         return values[..., : values.shape[-1] - self.hidden]
 
+    def is_new(self, novelty: float, prior: float) -> bool:
+        """Whether a novelty δ is enough; prior is k(x, x)."""
+        return novelty > max(self.novelty_tol, LEAST_NOVELTY * prior)
+
     def wants(self, novelty: float, gain: float, prior: float) -> bool:
         """Whether a row of that novelty δ, which would save that cost, becomes a function; prior is k(x, x)."""
-        if novelty <= max(self.novelty_tol, LEAST_NOVELTY * prior):
+        if not self.is_new(novelty, prior):
             return False
         return self.gain_tol is None or novelty * gain > self.gain_tol
 

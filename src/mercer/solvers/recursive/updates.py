@@ -12,7 +12,7 @@ from mercer._typing import FloatArray, IntArray
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.solvers.blas import add_gram, mirror
 
-__all__ = ["apply", "inverse"]
+__all__ = ["apply", "inverse", "lower_factor"]
 
 
 def apply(matrix: FloatArray, vectors: FloatArray, factors: FloatArray, number: int, source: IntArray) -> None:
@@ -63,10 +63,15 @@ def inverse(matrix: FloatArray) -> FloatArray:
     """Inverse of a positive definite matrix."""
     if not len(matrix):
         return matrix.copy()
+    result = np.ascontiguousarray(dpotri(lower_factor(matrix), lower=1)[0].T)  # the upper triangle, in rows
+    mirror(result)
+    return result
+
+
+def lower_factor(matrix: FloatArray) -> FloatArray:
+    """L with LLᵀ = matrix, which must be positive definite; what is above the diagonal is zero."""
     lower, info = dpotrf(matrix, lower=1)
     if info != 0:
         msg = "the functions of the dictionary span each other to rounding. Use a larger novelty_tol, or noise."
         raise NotPositiveDefiniteError(msg)
-    result = np.ascontiguousarray(dpotri(lower, lower=1)[0].T)  # the upper triangle, in rows
-    mirror(result)
-    return result
+    return np.asarray(lower)
