@@ -22,6 +22,7 @@ __all__ = ["SequentialLearner"]
 _LARGEST = 1e153  # of targets and kernel values: squares must be numbers
 # How far K⁻¹(Kz) may be from z, of random signs, before K⁻¹ is computed anew; its relative error is then about 1e-9.
 _SPOILT = 1e-7
+_SMALL = 200
 _SIDE_BY_SIDE = 200  # functions from which on two products at the same time are worth a second thread
 
 
@@ -80,7 +81,8 @@ class SequentialLearner:
                 self._gram = self.kernel(self.points)
             start, residuals[0] = 1, float(np.sum(targets[0] ** 2))
         # The products of a block are too small for more threads of BLAS; two products go side by side.
-        with blas_threads(1), self._pair(len(rows) - start) as self._together:
+        small = (len(rows) - start) * len(self.points) < _SMALL  # holding BLAS would take longer than the work
+        with nullcontext() if small else blas_threads(1), self._pair(len(rows) - start) as self._together:
             while start < len(rows):
                 stop = min(start + block_rows(len(self.points), self.recursion.rules.forgetting), len(rows))
                 span = slice(start, stop)

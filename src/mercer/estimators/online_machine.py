@@ -117,17 +117,15 @@ class OnlineMachine(BaseEstimator, ABC):
         self._state.history.extend(new)
         self._state = State(learner, self._state.history)
 
-    def _next_learner(self) -> SequentialLearner:
+    def _next_learner(self, *, check_kernel: bool = True) -> SequentialLearner:
         """A copy to go on with, so that nothing is lost if that fails or is interrupted.
 
         It has the rules of today: those that may change, that is; that another was changed is refused.
         """
-        old, kernel = self._learner.recursion.rules, as_kernel(self.kernel)
+        old = self._learner.recursion.rules
         rules = replace(self._rules(), hidden=old.hidden)
-        given = self.kernel_ if kernel.needs_data else kernel.resolve(self._learner.points[:0])
-        if type(kernel) is not type(self.kernel_) or not given.equals(self.kernel_):
-            msg = f"the kernel was {self.kernel_} when the first rows were learned and cannot change: fit anew."
-            raise ValueError(msg)
+        if check_kernel:
+            self._check_kernel()
         for name in ("noise", "intercept"):
             if getattr(old, name) != getattr(rules, name):
                 msg = f"{name} was {getattr(old, name)} when the first rows were learned and cannot change: fit anew."
@@ -137,12 +135,19 @@ class OnlineMachine(BaseEstimator, ABC):
             learner.change(rules)
         return learner
 
+    def _check_kernel(self) -> None:
+        kernel = as_kernel(self.kernel)
+        given = self.kernel_ if kernel.needs_data else kernel.resolve(self._learner.points[:0])
+        if type(kernel) is not type(self.kernel_) or not given.equals(self.kernel_):
+            msg = f"the kernel was {self.kernel_} when the first rows were learned and cannot change: fit anew."
+            raise ValueError(msg)
+
     def _learn_one(self, row: FloatArray, target: FloatArray, weight: float) -> None:
         """Learn one row, without the checks that arrays need; wholly or not at all."""
         if not (np.all(np.isfinite(row)) and np.all(np.isfinite(target)) and 0.0 < weight < np.inf):
             msg = "a row, its target or its weight is NaN, infinite or negative."
             raise ValueError(msg)
-        learner = self._next_learner()
+        learner = self._next_learner(check_kernel=False)  # which would take longer than the row
         square = learner.learn(row, target, np.array([weight]))
         if self.record:
             self._state.history.append((learner.recursion.n_seen, len(learner.points), float(square[0])))
