@@ -61,6 +61,7 @@ CLASSIFIERS = [cls for cls in ESTIMATORS if is_classifier(cls())]
 ON_BASIS = [cls for cls in ESTIMATORS if "n_basis" in cls().get_params()]
 ONLINE = [cls for cls in ESTIMATORS if hasattr(cls, "partial_fit")]
 FORGETFUL = [cls for cls in ESTIMATORS if hasattr(cls, "forget")]
+STREAMS = (OnlineClassifier, OnlineRegressor)
 LEARN = ("fit", "partial_fit", "forget")
 # Ways to part the rows of a committee; by default tests are smaller than a block.
 COMMITTEES = [
@@ -93,7 +94,7 @@ def has_gcv(estimator):
 
 def has_no_noise(estimator):
     """Whether noise=0 is a choice; that it is refused by the others is tested."""
-    return not issubclass(estimator, (OnlineClassifier, OnlineRegressor, PseudoInputRegressor, ReducedRankRegressor))
+    return not issubclass(estimator, (*STREAMS, PseudoInputRegressor, ReducedRankRegressor))
 
 
 def accepts(estimator, options):

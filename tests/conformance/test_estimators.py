@@ -14,16 +14,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from mercer import (
-    CommitteeRegressor,
-    OnlineClassifier,
-    OnlineRegressor,
-    PseudoInputRegressor,
-    ReducedRankRegressor,
-)
+from mercer import CommitteeRegressor, PseudoInputRegressor, ReducedRankRegressor
 from mercer.basis import Basis, BasisStrategy
 from mercer.kernels import Gaussian, Linear, Matern, Polynomial
-from tests.walks import COMMITTEES, ESTIMATORS, PUBLIC, accepts, each_estimator, each_online, output
+from tests.walks import COMMITTEES, ESTIMATORS, PUBLIC, STREAMS, accepts, each_estimator, each_online, output
 
 
 class DistinctRows(BasisStrategy):
@@ -69,7 +63,6 @@ CONFIGURATIONS = [
 ]
 
 
-STREAMS = (OnlineClassifier, OnlineRegressor)
 SPECIAL = (*STREAMS, PseudoInputRegressor)  # whose expected failures are their own
 
 

@@ -53,7 +53,7 @@ class OnlineClassifier(ClassifierMixin, OnlineMachine):
         with all_or_nothing(self):
             first = not hasattr(self, "_state")
             encode = OneVsRest(classes) if first else self._later(classes)
-            if not first and has_no_weight(sample_weight):
+            if not first and has_no_weight(sample_weight, y):
                 read_data(self, X, y, None, encode=encode, reset=False)  # checked, and left out
                 return self
             data = read_data(self, X, y, sample_weight, encode=encode, reset=first)

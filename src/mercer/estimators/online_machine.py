@@ -317,9 +317,12 @@ class OnlineMachine(BaseEstimator, ABC):
         return self._state.expansion
 
 
-def has_no_weight(sample_weight: Any) -> bool:
-    """Whether weights are given, and all are zero: scikit-learn's own check refuses them."""
-    return sample_weight is not None and not np.any(np.asarray(sample_weight))
+def has_no_weight(sample_weight: Any, y: Any) -> bool:
+    """Whether there is a weight for each target, and all are zero: scikit-learn's own check refuses them."""
+    if sample_weight is None:
+        return False
+    weights = np.asarray(sample_weight)
+    return weights.shape == np.shape(y)[:1] and weights.dtype.kind in "biuf" and not np.any(weights)
 
 
 def _in_order(x: Mapping[Any, Any]) -> tuple[Any, ...]:

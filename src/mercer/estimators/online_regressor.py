@@ -116,7 +116,7 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
         self._validate_params()
         with all_or_nothing(self):
             first = not hasattr(self, "_state")
-            if not first and has_no_weight(sample_weight):
+            if not first and has_no_weight(sample_weight, y):
                 read_data(self, X, y, None, encode=encode_targets, reset=False)  # checked, and left out
                 return self
             data = read_data(self, X, y, sample_weight, encode=encode_targets, reset=first)

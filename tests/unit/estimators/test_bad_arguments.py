@@ -12,6 +12,7 @@ from tests.walks import (
     LEARN,
     ONLINE,
     REGRESSORS,
+    STREAMS,
     assert_refused,
     each_classifier,
     each_estimator,
@@ -169,6 +170,8 @@ BAD_WEIGHTS = {
 @each_method
 @pytest.mark.parametrize(("weights", "message"), BAD_WEIGHTS.values(), ids=BAD_WEIGHTS)
 def test_bad_weights(estimator, method, rows, weights, message):
+    if issubclass(estimator, STREAMS) and method == "partial_fit" and message == BAD_WEIGHTS["all zero"][1]:
+        pytest.skip("a stream goes on without rows that have no weight")
     y = targets_for(estimator, rows)
     model = estimator().fit(rows, y)
     call = getattr(model, method)

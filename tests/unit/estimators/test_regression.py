@@ -19,7 +19,7 @@ def rows():
 @pytest.mark.parametrize("intercept", [False, True])
 def test_one_dimensional_targets_have_one_dimensional_results(estimator, rows, intercept):
     model = estimator(intercept=intercept).fit(rows, rows[:, 0] + 3.0)
-    assert model.coefficients_.shape == (N,)
+    assert model.coefficients_.shape == (len(model.expansion_.points),)
     assert isinstance(model.intercept_, float)
     assert (model.intercept_ != 0) == intercept
     assert model.predict(rows).shape == (N,)
@@ -31,7 +31,7 @@ def test_one_dimensional_targets_have_one_dimensional_results(estimator, rows, i
 def test_columns_of_targets_have_columns_of_results(estimator, rows, p, intercept):
     targets = rows[:, :1] + np.arange(1.0, p + 1)
     model = estimator(intercept=intercept).fit(rows, targets)
-    assert model.coefficients_.shape == (N, p)
+    assert model.coefficients_.shape == (len(model.expansion_.points), p)
     assert model.intercept_.shape == (p,)
     assert model.predict(rows).shape == (N, p)
     # Outputs do not see each other: K and the noise are common, each has its own right side.
