@@ -45,7 +45,7 @@ def assert_same(fast, plain, fast_points, plain_points):
     if len(plain.births):
         # Both are off by their condition number times rounding; what they do to vectors is compared.
         K = KERNEL(plain_points)
-        tolerance = 1e-13 * (np.linalg.cond(K) if len(K) else 1.0) + 1e-10
+        tolerance = 1e-12 * (np.linalg.cond(K) if len(K) else 1.0) + 1e-10
         for left, right in ((fast.P_inverse, plain.P_inverse), (fast.K_inverse, plain.K_inverse)):
             np.testing.assert_allclose(left, right, rtol=0, atol=tolerance * np.max(np.abs(right)))
         w = plain.coefficients
