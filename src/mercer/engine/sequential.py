@@ -81,8 +81,9 @@ class SequentialLearner:
                 self._gram = self.kernel(self.points)
             start, residuals[0] = 1, float(np.sum(targets[0] ** 2))
         # The products of a block are too small for more threads of BLAS; two products go side by side.
-        small = (len(rows) - start) * len(self.points) < _SMALL  # holding BLAS would take longer than the work
-        with nullcontext() if small else blas_threads(1), self._pair(len(rows) - start) as self._together:
+        n_left = len(rows) - start
+        small = n_left * (n_left + len(self.points)) < _SMALL  # holding BLAS would take longer than the work
+        with nullcontext() if small else blas_threads(1), self._pair(n_left) as self._together:
             while start < len(rows):
                 stop = min(start + block_rows(len(self.points), self.recursion.rules.forgetting), len(rows))
                 span = slice(start, stop)

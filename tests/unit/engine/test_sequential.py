@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_digits
+from threadpoolctl import threadpool_info
 
 from mercer.datasets import make_clusters, make_waves
 from mercer.engine.sequential import SequentialLearner
 from mercer.kernels import Gaussian
-from mercer.solvers.recursive import ReferenceRecursion, Rules
+from mercer.solvers.recursive import ReferenceRecursion, Rules, blocks, steps
 
 KERNEL = Gaussian(0.7, 1.7)
 
@@ -130,3 +131,21 @@ def test_four_data_sets_in_all_batchings(name, gain_tol):
         np.testing.assert_array_equal(fast_points, points)
         largest = np.max(np.abs(plain.coefficients))
         np.testing.assert_allclose(fast.coefficients, plain.coefficients, rtol=0, atol=1e-9 * largest)
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_products_of_blocks_have_blas_to_themselves(begun, monkeypatch):
+    """Threads of BLAS in products of this size cost ten times what they save, from a learner's first block on."""
+    pools = []
+
+    def learn_rows(*block):
+        pools.append({pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"})
+        steps.learn_rows(*block)
+
+    X, y = make_waves(300, random_state=0)
+    learner = SequentialLearner(Gaussian(1.0), Rules(1e-2, 50, 1e-3, 1e-6), X.shape[1], 1)
+    if begun:
+        learner.learn(X[:100], y[:100, np.newaxis])
+    monkeypatch.setattr(blocks, "learn_rows", learn_rows)
+    learner.learn(X[100:], y[100:, np.newaxis])
+    assert pools == [{1}] * 4
