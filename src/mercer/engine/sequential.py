@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,17 @@ _LARGEST = 1e153  # of targets and kernel values: squares must be numbers
 # How far K⁻¹(Kz) may be from z, of random signs, before K⁻¹ is computed anew; its relative error is then about 1e-9.
 _SPOILT = 1e-7
 _SMALL = 200
+_BLOCKS = 4  # of rows, whose kernel values are made together
 _SIDE_BY_SIDE = 200  # functions from which on two products at the same time are worth a second thread
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Rows with their kernel values, to the functions in use and among each other, and k(x, x)."""
+
+    rows: FloatArray
+    values: FloatArray
+    prior: FloatArray
 
 
 class SequentialLearner:
@@ -80,18 +91,22 @@ class SequentialLearner:
                 self.points = rows[:1].copy()
                 self._gram = self.kernel(self.points)
             start, residuals[0] = 1, float(np.sum(targets[0] ** 2))
-        # The products of a block are too small for more threads of BLAS; two products go side by side.
         n_left = len(rows) - start
         small = n_left * (n_left + len(self.points)) < _SMALL  # holding BLAS would take longer than the work
+        # The products of a block are too small for more threads of BLAS; two products go side by side.
         with nullcontext() if small else blas_threads(1), self._pair(n_left) as self._together:
-            while start < len(rows):
-                stop = min(start + block_rows(len(self.points), self.recursion.rules.forgetting), len(rows))
-                span = slice(start, stop)
-                residuals[span] = self._learn_block(rows[span], targets[span], weights[span])
-                start = stop
+            for span, piece in self._pieces(rows, start):
+                residuals[span] = self._learn_piece(piece, targets[span], weights[span])
             if self._unchecked:
                 self._refresh()
         return residuals
+
+    def _pieces(self, rows: FloatArray, start: int) -> Iterator[tuple[slice, _Piece]]:
+        """Rows with their kernel values, a few blocks at a time."""
+        while start < len(rows):
+            stop = min(start + _BLOCKS * block_rows(len(self.points), self.recursion.rules.forgetting), len(rows))
+            yield slice(start, stop), self._piece(rows[start:stop])
+            start = stop
 
     def stream(
         self, rows: Rows, targets: FloatArray, weights: FloatArray | None = None
@@ -212,7 +227,7 @@ class SequentialLearner:
         long = n_rows >= _SIDE_BY_SIDE and self.recursion.rules.max_basis >= _SIDE_BY_SIDE
         return pair() if long and self.n_jobs > 1 else nullcontext(one_after_the_other)
 
-    def _learn_block(self, rows: FloatArray, targets: FloatArray, weights: FloatArray) -> FloatArray:
+    def _piece(self, rows: FloatArray) -> _Piece:
         prior = self._prior(rows)
         with np.errstate(over="ignore"):
             values = self._bound(rows).tile(rows)
@@ -222,18 +237,22 @@ class SequentialLearner:
             raise NotPositiveDefiniteError(msg)
         if self.recursion.rules.intercept:
             values = np.column_stack([np.ones(len(rows)), values])
+        return _Piece(rows, values, prior)
+
+    def _learn_piece(self, piece: _Piece, targets: FloatArray, weights: FloatArray) -> FloatArray:
         together = self._together if len(self.points) >= _SIDE_BY_SIDE else one_after_the_other
-        origin, residuals = self.recursion.learn(values, prior, targets, weights, together=together)
         fixed = int(self.recursion.rules.intercept)
+        origin, residuals = self.recursion.learn(piece.values, piece.prior, targets, weights, together=together)
         origin = origin[fixed:]  # without the constant
         places = np.flatnonzero(origin >= 0)
         if len(places):
-            self._extend_gram(values[:, fixed:], prior, origin, places)
+            self._extend_gram(piece, origin, places)
             if len(origin) > len(self.points):
-                self.points = np.concatenate([self.points, np.empty((len(origin) - len(self.points), rows.shape[1]))])
+                more = np.empty((len(origin) - len(self.points), self.points.shape[1]))
+                self.points = np.concatenate([self.points, more])
             else:
                 self.points = self.points.copy()  # who has taken the old ones keeps them
-            self.points[places] = rows[origin[places]]
+            self.points[places] = piece.rows[origin[places]]
             self._replaced = np.union1d(self._replaced, places)
             self._unchecked += len(places)
             if 8 * self._unchecked >= len(self.points) or self._drift > 0.1 * _SPOILT:
@@ -252,20 +271,20 @@ class SequentialLearner:
             raise ValueError(msg)
         return prior
 
-    def _extend_gram(self, values: FloatArray, prior: FloatArray, origin: IntArray, places: IntArray) -> None:
+    def _extend_gram(self, piece: _Piece, origin: IntArray, places: IntArray) -> None:
         """Have the kernel values of newcomers in K_mm: those that the recursion was given."""
         m, size = len(self.points), len(origin)
         if size > m:
             larger = np.empty((size, size))
             larger[:m, :m] = self._gram
             self._gram = larger
-        slots = np.where(origin < 0, np.arange(size), m + origin)
+        fixed = int(self.recursion.rules.intercept)
         newcomers = origin[places]
-        block = values[newcomers][:, slots]
+        block = piece.values[newcomers][:, fixed + np.where(origin < 0, np.arange(size), m + origin)]
         later = newcomers[:, np.newaxis] > newcomers
         among = block[:, places]
         block[:, places] = np.where(later, among, among.T)
-        block[np.arange(len(places)), places] = prior[newcomers]
+        block[np.arange(len(places)), places] = piece.prior[newcomers]
         self._gram[places] = block
         self._gram[:, places] = block.T
 

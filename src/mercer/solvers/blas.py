@@ -17,7 +17,7 @@ from scipy.linalg import cython_blas, cython_lapack
 from mercer._jit import jit
 from mercer._typing import FloatArray
 
-__all__ = ["add_gram", "factor_upper", "mirror", "solve_upper", "subtract_products", "whiten"]
+__all__ = ["add_gram", "factor_upper", "mirror", "multiply_symmetric", "solve_upper", "subtract_products", "whiten"]
 
 _CHAR = ctypes.c_char_p
 _INT = ctypes.POINTER(ctypes.c_int)
@@ -27,6 +27,8 @@ _POINTER = ctypes.c_void_p
 _SIGNATURES = {
     # uplo, trans, n, k, alpha, a, lda, beta, c, ldc
     "dsyrk": (_CHAR, _CHAR, _INT, _INT, _DOUBLE, _POINTER, _INT, _DOUBLE, _POINTER, _INT),
+    # side, uplo, m, n, alpha, a, lda, b, ldb, beta, c, ldc
+    "dsymm": (_CHAR, _CHAR, _INT, _INT, _DOUBLE, _POINTER, _INT, _POINTER, _INT, _DOUBLE, _POINTER, _INT),
     # side, uplo, transa, diag, m, n, alpha, a, lda, b, ldb
     "dtrsm": (_CHAR, _CHAR, _CHAR, _CHAR, _INT, _INT, _DOUBLE, _POINTER, _INT, _POINTER, _INT),
     # uplo, n, a, lda, info
@@ -80,6 +82,24 @@ def mirror(accumulator: FloatArray) -> None:
             for j in range(start, min(start + block, size)):
                 for i in range(first, min(first + block, j)):
                     accumulator[j, i] = accumulator[i, j]
+
+
+def multiply_symmetric(rows: FloatArray, matrix: FloatArray, out: FloatArray) -> None:
+    """Fill in rows (T, m) times a symmetric matrix (m, m), of which the upper triangle is read.
+
+    All are float64, the matrix C-contiguous; the rows and their products may be the first columns of wider arrays.
+    """
+    n_rows, size = rows.shape
+    _check_square(matrix, size)
+    if n_rows == 0 or size == 0:
+        return
+    if out.shape != rows.shape:
+        msg = f"the products need an array of shape {rows.shape}, got {out.shape}."
+        raise ValueError(msg)
+    _routine("dsymm")(
+        b"L", b"L", _int(size), _int(n_rows), _number(1.0), matrix.ctypes.data, _int(size),
+        rows.ctypes.data, _int(_row_stride(rows)), _number(0.0), out.ctypes.data, _int(_row_stride(out)),
+    )  # fmt: skip
 
 
 def whiten(tile: FloatArray, lower: FloatArray) -> None:

@@ -7,13 +7,14 @@ row t of it; a slot is alive (a function in use), dead, or not yet born. With fo
           K_{mm}^{-1} = K_0^{-1} + \sum_j d_j g_jg_j^\top,
 
 where :math:`P_0^{-1}, K_0^{-1}` are those before the block, so that :math:`P^{-1}k` and :math:`K_{mm}^{-1}k` of its
-rows are two matrix products at its start and a few vectors per row; the sums are applied at its end. What happens to a
+rows are two matrix products at its start and a few vectors per row; the sums are applied at its end. Between blocks
+only the upper triangles of the inverses are kept. What happens to a
 row is in ``steps``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,6 +22,7 @@ from scipy.linalg import solve_triangular
 
 from mercer._typing import FloatArray, IntArray
 from mercer.exceptions import NotPositiveDefiniteError
+from mercer.solvers.blas import mirror, multiply_symmetric
 from mercer.solvers.recursive.reference import ReferenceRecursion
 from mercer.solvers.recursive.rules import LEAST_NOVELTY, TIE, Rules, weakest
 from mercer.solvers.recursive.steps import (
@@ -76,7 +78,7 @@ class BlockRecursion:
         self.births: IntArray = np.empty(0, dtype=np.intp)
         self.cost = self.hidden_cost = 0.0
         self.n_seen = self.n_grown = self.n_pruned = 0
-        self._memory: State | None = None
+        self._memories: list[State | None] = [None, None]
 
     def begin(self, prior: float, target: FloatArray, weight: float) -> bool:
         """Learn the first row, where there is an intercept; returns whether it has become a function."""
@@ -95,17 +97,17 @@ class BlockRecursion:
         *,
         together: Together = one_after_the_other,
     ) -> tuple[IntArray, FloatArray]:
-        """Learn a block of rows.
+        """Learn rows, in blocks.
 
         Parameters
         ----------
-        values : array (b, m + b)
+        values : array (n, m + n)
             Kernel values between the rows and the functions in use, and among the rows; with an intercept, for which
             ``begin`` has been called, the first column is 1.
-        prior : array (b,)
+        prior : array (n,)
             k(x, x).
-        targets : array (b, p)
-        weights : array (b,)
+        targets : array (n, p)
+        weights : array (n,)
             Above zero.
         together : callable
             Calls two functions, which may run at the same time.
@@ -113,19 +115,39 @@ class BlockRecursion:
         Returns
         -------
         origin : array (m',)
-            For each function in use after the block, the row of the block that it came from, or -1 if it was there.
-        residuals : array (b,)
+            For each function in use afterwards, the row that it came from, or -1 if it was there.
+        residuals : array (n,)
             Squared error of each row before it was learned, summed over outputs.
         """
-        block = self._start(np.ascontiguousarray(values), together)
-        learn_rows(block, self._limits(), prior, targets, weights)
-        if not block.numbers[LEAST] > -_NEGATIVE:
-            msg = (
-                f"a row's squared distance from the dictionary is {block.numbers[LEAST]:.2g} of k(x, x): "
-                "the kernel is not positive definite on these rows."
-            )
-            raise NotPositiveDefiniteError(msg)
-        return self._close(block, together), block.residuals.copy()
+        m, before, residuals = len(self.births), self.n_seen, np.empty(len(values))
+        columns = np.arange(m)  # of the functions in use
+        spans = list(self._spans(len(values)))
+        block = self._prepare(values, columns, spans[0])
+        self._multiply(block, together)
+        for span, following in zip(spans, [*spans[1:], None], strict=True):
+            learn_rows(block, self._limits(), prior[span], targets[span], weights[span])
+            if not block.numbers[LEAST] > -_NEGATIVE:
+                msg = (
+                    f"a row's squared distance from the dictionary is {block.numbers[LEAST]:.2g} of k(x, x): "
+                    "the kernel is not positive definite on these rows."
+                )
+                raise NotPositiveDefiniteError(msg)
+            residuals[span] = block.residuals
+            source = self._take(block)
+            columns = np.concatenate([columns, m + np.arange(span.start, span.stop)])[source]
+            ahead = None if following is None else self._prepare(values, columns, following)
+            self._apply(block, source, ahead, together)
+            block = block if ahead is None else ahead
+        mirror(self.P_inverse)
+        mirror(self.K_inverse)
+        return np.where(self.births >= before, self.births - before, -1), residuals
+
+    def _spans(self, n_rows: int) -> Iterator[slice]:
+        start = 0
+        while start < n_rows:
+            stop = min(start + block_rows(len(self.births), self.rules.forgetting), n_rows)
+            yield slice(start, stop)
+            start = stop
 
     def _limits(self) -> Limits:
         rules, fixed = self.rules, int(self.rules.intercept)
@@ -178,32 +200,24 @@ class BlockRecursion:
         other = BlockRecursion(self.rules, self.coefficients.shape[1])
         for name, value in vars(self).items():
             setattr(other, name, value.copy() if isinstance(value, np.ndarray) else value)
-        other._memory = None
+        other._memories = [None, None]
         return other
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"_memory": None}
+        return vars(self) | {"_memories": [None, None]}
 
-    def _start(self, values: FloatArray, together: Together) -> State:
-        """The state of a block, with what its rows are to the functions before it."""
-        block, m = self._prepare(values), len(self.births)
+    def _prepare(self, values: FloatArray, columns: IntArray, span: slice) -> State:
+        """The state of a block, but for what its rows are to the functions before it."""
+        n_rows, m, n_outputs = span.stop - span.start, len(columns), self.coefficients.shape[1]
+        shape = (n_rows, m + n_rows)
+        self._memories.reverse()  # the other one is at work
+        memory = self._memories[0]
+        if memory is None or memory.u.shape != shape:
+            self._memories[0] = memory = _memory(*shape, n_outputs)
+        block = memory._replace(P0=self.P_inverse, K0=self.K_inverse)
+        own = np.arange(span.start, span.stop) + values.shape[1] - len(values)
+        np.take(values[span], np.concatenate([columns, own]), axis=1, out=block.values, mode="clip")
         block.u[:, m:], block.a[:, m:] = 0.0, 0.0
-        if m:
-            known = values[:, :m]
-            together(
-                lambda: np.matmul(known, self.P_inverse, out=block.u[:, :m]),
-                lambda: np.matmul(known, self.K_inverse, out=block.a[:, :m]),
-            )
-        for diagonal, matrix in ((block.P_diagonal, self.P_inverse), (block.K_diagonal, self.K_inverse)):
-            diagonal[:m], diagonal[m:] = np.diagonal(matrix), 0.0
-        return block
-
-    def _prepare(self, values: FloatArray) -> State:
-        """Memory, which blocks of the same shape share."""
-        (n_rows, slots), m, n_outputs = values.shape, len(self.births), self.coefficients.shape[1]
-        if self._memory is None or self._memory.u.shape != values.shape:
-            self._memory = _memory(n_rows, slots, n_outputs)
-        block = self._memory._replace(values=values, P0=self.P_inverse, K0=self.K_inverse)
         block.w[:, :m], block.w[:, m:] = self.coefficients.T, 0.0
         block.used[:m], block.used[m:] = 1.0, 0.0
         block.births[:m], block.births[m:] = self.births, np.arange(self.n_seen, self.n_seen + n_rows)
@@ -213,32 +227,57 @@ class BlockRecursion:
         block.numbers[:] = 1.0, 0.0, self.cost, 1.0, self.hidden_cost
         return block
 
-    def _close(self, block: State, together: Together) -> IntArray:
-        """Apply what was learned."""
+    def _multiply(self, block: State, together: Together) -> None:
+        together(
+            lambda: _multiplied(self.P_inverse, block.values, block.u, block.P_diagonal),
+            lambda: _multiplied(self.K_inverse, block.values, block.a, block.K_diagonal),
+        )
+
+    def _take(self, block: State) -> IntArray:
+        """Coefficients and counts after a block; returns the slot that each function in use has."""
         m, size = len(self.births), int(block.counts[SIZE])
         born = m + np.flatnonzero(block.used[m:])
         source = np.arange(size)
         source[block.homes[born]] = born
-        n_v, n_g = int(block.counts[N_V]), int(block.counts[N_G])
         if size > m:
             self.P_inverse, self.K_inverse = _enlarged(self.P_inverse, size), _enlarged(self.K_inverse, size)
-        together(
-            lambda: apply(self.P_inverse, block.V, block.c, n_v, source),
-            lambda: apply(self.K_inverse, block.G, block.d, n_g, source) if n_g else None,
-        )
-        if self.rules.forgetting < 1.0:
-            self.P_inverse = block.numbers[SIGMA] * self.P_inverse + block.numbers[TAU] * self.K_inverse
-        self._take(block, source)
-        return np.where(source >= m, source - m, -1)
-
-    def _take(self, block: State, source: IntArray) -> None:
-        """Coefficients and counts after a block."""
         self.coefficients = np.ascontiguousarray(block.w[:, source].T)
         self.births = block.births[source]
         self.cost, self.hidden_cost = float(block.numbers[COST]), float(block.numbers[HIDDEN])
         self.n_seen += len(block.values)
         self.n_grown += int(block.counts[GROWN])
         self.n_pruned += int(block.counts[PRUNED])
+        return source
+
+    def _apply(self, block: State, source: IntArray, ahead: State | None, together: Together) -> None:
+        """Apply what was learned to the upper triangles, and go ahead to the next block, each inverse on its own."""
+        n_v, n_g = int(block.counts[N_V]), int(block.counts[N_G])
+        forgets = self.rules.forgetting < 1.0
+
+        def care_for_p() -> None:
+            apply(self.P_inverse, block.V, block.c, n_v, source)
+            if ahead is not None and not forgets:
+                _multiplied(self.P_inverse, ahead.values, ahead.u, ahead.P_diagonal)
+
+        def care_for_k() -> None:
+            if n_g:
+                apply(self.K_inverse, block.G, block.d, n_g, source)
+            if ahead is not None and not forgets:
+                _multiplied(self.K_inverse, ahead.values, ahead.a, ahead.K_diagonal)
+
+        together(care_for_p, care_for_k)
+        if forgets:
+            self.P_inverse *= block.numbers[SIGMA]  # in place: the next block refers to it
+            self.P_inverse += block.numbers[TAU] * self.K_inverse
+            if ahead is not None:
+                self._multiply(ahead, together)
+
+
+def _multiplied(matrix: FloatArray, values: FloatArray, products: FloatArray, diagonal: FloatArray) -> None:
+    """Fill in the products of rows with an inverse, and its diagonal; empty slots have zeros."""
+    m = len(matrix)
+    multiply_symmetric(values[:, :m], matrix, products[:, :m])
+    diagonal[:m], diagonal[m:] = np.diagonal(matrix), 0.0
 
 
 def _removed(matrix: FloatArray, place: int) -> FloatArray:

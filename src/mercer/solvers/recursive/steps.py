@@ -71,7 +71,7 @@ class State(NamedTuple):
     births, homes : arrays (s,)
         Row number that each slot came from; its place after the block.
     P0, K0 : arrays (m, m)
-        P⁻¹ and K⁻¹ before the block.
+        P⁻¹ and K⁻¹ before the block; the upper triangles.
     V, c : arrays (5 b, s), (5 b,)
         Vectors and factors of M.
     G, d : arrays (2 b, s), (2 b,)
@@ -352,13 +352,21 @@ def _least(scores: FloatArray) -> Any:
 
 
 @jit_sum
+def _copy_row(row: FloatArray, matrix: FloatArray, place: Any) -> None:
+    """Fill in a row of a symmetric matrix, of which the upper triangle is known."""
+    for i in range(place):
+        row[i] = matrix[i, place]
+    row[place : len(matrix)] = matrix[place, place:]
+
+
+@jit_sum
 def _pruning_step(state: State, place: Any, here: Any) -> None:
     size, m = here + 1, len(state.P0)
     sigma, tau = state.numbers[SIGMA], state.numbers[TAU]
     g, h = np.zeros(size), np.zeros(size)  # rows of K⁻¹ and P⁻¹
     if place < m:
-        g[:m] = state.K0[place]
-        h[:m] = state.P0[place]
+        _copy_row(g, state.K0, place)
+        _copy_row(h, state.P0, place)
     _add_column(g, state.G[: state.counts[N_G]], state.d, place)
     _add_column(h, state.V[: state.counts[N_V]], state.c, place)
     _combine(h, g, state.used, (sigma, tau), size)

@@ -16,7 +16,7 @@ __all__ = ["apply", "inverse", "lower_factor"]
 
 
 def apply(matrix: FloatArray, vectors: FloatArray, factors: FloatArray, number: int, source: IntArray) -> None:
-    """Move slots of a matrix to their places, and add the sum of c vvᵀ of the first vectors, in place.
+    """Move slots of a matrix to their places, and add the sum of c vvᵀ of the first vectors, to its upper triangle.
 
     Parameters
     ----------
@@ -31,7 +31,6 @@ def apply(matrix: FloatArray, vectors: FloatArray, factors: FloatArray, number: 
     positive, negative = _packed(matrix, vectors, factors, number, source)
     add_gram(matrix, positive)
     add_gram(matrix, negative, -1.0)
-    mirror(matrix)
 
 
 @jit
