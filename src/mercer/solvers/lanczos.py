@@ -1,0 +1,223 @@
+r"""Eigenvalues and log-determinants of symmetric matrices that are known by their products only.
+
+After k steps of Lanczos from :math:`q_1`, :math:`HQ = QT + \beta_k q_{k+1}e_k^\top`, with T tridiagonal.
+
+=========================  ==========  ===========================================================
+symbol                     code        meaning
+=========================  ==========  ===========================================================
+:math:`\alpha`             diagonal    the diagonal of T
+:math:`\beta`              beside      what stands beside it, :math:`\beta_k` included
+:math:`\theta, s`          value       a Ritz value, an eigenvalue of T, and its vector
+:math:`|\beta_k s_k|`      residual    :math:`|Hy - \theta y|` of the Ritz vector :math:`y = Qs`
+=========================  ==========  ===========================================================
+
+References
+----------
+C. C. Paige, Accuracy and effectiveness of the Lanczos algorithm for the symmetric eigenproblem, Linear Algebra Appl. 34
+(1980). S. Ubaru, J. Chen, Y. Saad, Fast estimation of tr(f(A)) via stochastic Lanczos quadrature, SIAM J. Matrix Anal.
+Appl. 38 (2017).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from scipy.linalg import eigh_tridiagonal
+
+from mercer._typing import FloatArray
+from mercer.exceptions import NotPositiveDefiniteError
+
+__all__ = [
+    "EigenvalueBound",
+    "ExtremeEigenvalues",
+    "extreme_eigenvalues",
+    "smallest_eigenvalue",
+    "stochastic_log_determinant",
+]
+
+Operator = Callable[[FloatArray], FloatArray]
+Random: TypeAlias = np.random.Generator | np.random.RandomState
+
+_CHECK_EVERY = 10  # steps: the tridiagonal problem costs k², a step 2·nnz
+# Share of the largest Ritz value that the rounding of products and of T leaves undecided, whatever the recurrence says.
+_ROUNDING = 8 * float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True)
+class EigenvalueBound:
+    """An extreme eigenvalue between two numbers.
+
+    Attributes
+    ----------
+    value : float
+        The Ritz value: the smallest eigenvalue is at most this, the largest at least.
+    bound : float
+        The value moved outwards by the residual norm of its Ritz vector. An eigenvalue lies between the two; it is the
+        extreme one unless the random start had (almost) no component along the extreme eigenvector.
+    iterations : int
+    converged : bool
+        Whether the residual norm came below the tolerance, or nothing was left to look at.
+    """
+
+    value: float
+    bound: float
+    iterations: int
+    converged: bool
+
+
+@dataclass(frozen=True)
+class ExtremeEigenvalues:
+    """Both ends of a spectrum, from one run; only the smallest decides when it stops."""
+
+    smallest: EigenvalueBound
+    largest: EigenvalueBound
+
+    @property
+    def condition(self) -> float:
+        """The quotient of the Ritz values, at most the condition number; infinite if the smallest is not positive."""
+        return self.largest.value / self.smallest.value if self.smallest.value > 0 else float("inf")
+
+
+def smallest_eigenvalue(
+    apply: Operator, n: int, *, tol: float, max_iter: int, rng: Random, scale: float | None = None
+) -> EigenvalueBound:
+    """Bound the smallest eigenvalue of a symmetric matrix from both sides; see ``extreme_eigenvalues``."""
+    return extreme_eigenvalues(apply, n, tol=tol, max_iter=max_iter, rng=rng, scale=scale).smallest
+
+
+def extreme_eigenvalues(
+    apply: Operator, n: int, *, tol: float, max_iter: int, rng: Random, scale: float | None = None
+) -> ExtremeEigenvalues:
+    """Bound the smallest and the largest eigenvalue of a symmetric matrix, given by its products.
+
+    Stops when the residual norm of the smallest Ritz pair is at most ``tol · max(|value|, scale)``. Costs one product
+    and 5n operations a step, and the memory of four vectors.
+
+    Parameters
+    ----------
+    apply : callable
+        x (n, 1) ↦ H x (n, 1).
+    n : int
+    tol : float
+    max_iter : int
+        At least 1.
+    rng : Generator or RandomState
+    scale : float or None
+        What the eigenvalue is to be compared with, for example the noise; None: its own size.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> eigenvalues = np.linspace(1.0, 4.0, 50)[:, np.newaxis]
+    >>> both = extreme_eigenvalues(lambda x: eigenvalues * x, 50, tol=1e-8, max_iter=100, rng=np.random.default_rng(0))
+    >>> both.smallest.converged, round(both.smallest.value, 6), round(both.condition, 4)
+    (True, 1.0, 4.0)
+    """
+    if n < 1 or max_iter < 1:
+        raise ValueError(f"Lanczos needs a row and a step, got n={n} and max_iter={max_iter}.")
+    diagonal, beside = np.zeros(max_iter), np.zeros(max_iter)
+    # No reorthogonalisation, which would keep all vectors. Once a Ritz value has converged the vectors lose their
+    # orthogonality along its Ritz vector alone (Paige), and copies of it appear; nothing false does, least of all at
+    # the ends of the spectrum, and |β_k s_k| stays a residual norm up to rounding.
+    q = _unit(rng.standard_normal((n, 1)))
+    before = np.zeros_like(q)
+    for k in range(max_iter):
+        product = apply(q) - (beside[k - 1] if k else 0.0) * before
+        diagonal[k] = q[:, 0] @ product[:, 0]
+        product -= diagonal[k] * q
+        beside[k] = np.linalg.norm(product)
+        if not np.isfinite(beside[k]):
+            return _undefined(k + 1)
+        # β ≈ 0: the space is invariant. One eigenvector for each eigenvalue is in it, by the random start.
+        exhausted = bool(beside[k] <= np.sqrt(n) * _ROUNDING * np.max(np.abs(diagonal[: k + 1]) + beside[: k + 1]))
+        if exhausted or (k + 1) % _CHECK_EVERY == 0 or k + 1 == max_iter:
+            found = _ritz(diagonal[: k + 1], beside[: k + 1], tol=tol, scale=scale or 0.0, exhausted=exhausted)
+            if found.smallest.converged:
+                break
+        before, q = q, product / beside[k]
+    return found
+
+
+def stochastic_log_determinant(
+    apply: Operator, n: int, *, n_probes: int, n_steps: int, rng: Random
+) -> tuple[float, float]:
+    r"""Estimate log det H of a symmetric positive definite matrix, and the standard error of the estimate.
+
+    .. math:: \log\det H = \mathrm{tr}\log H \approx \frac1m\sum_i z_i^\top(\log H)z_i
+              \approx \frac{n}{m}\sum_i\sum_k s_{1k}^2\log\theta_k
+
+    with Rademacher probes z and Gauss quadrature of ``n_steps`` nodes (stochastic Lanczos quadrature). The standard
+    error is that of the probes; too few steps bias the estimate upwards, the less the better H is conditioned. Costs
+    ``n_steps`` products with (n, n_probes) arrays, of which four are in memory.
+
+    Raises
+    ------
+    NotPositiveDefiniteError
+        If a Ritz value is not positive.
+    """
+    if n == 0:
+        return 0.0, 0.0
+    probes = np.where(rng.standard_normal((n, n_probes)) < 0, -1.0, 1.0)
+    diagonal, beside, steps = _several(apply, probes / np.sqrt(n), n_steps)
+    estimates = np.empty(n_probes)
+    for i in range(n_probes):
+        k = steps[i]
+        values, vectors = eigh_tridiagonal(diagonal[:k, i], beside[: k - 1, i])
+        if values[0] <= 0:
+            raise NotPositiveDefiniteError(
+                f"the matrix is not positive definite: {values[0]:.3g} is a Ritz value, and so its smallest eigenvalue "
+                "is no larger. Use a larger noise, or a kernel that is guaranteed to be positive definite."
+            )
+        estimates[i] = n * np.sum(vectors[0] ** 2 * np.log(values))
+    error = np.std(estimates, ddof=1) / np.sqrt(n_probes) if n_probes > 1 else np.inf
+    return float(np.mean(estimates)), float(error)
+
+
+def _several(apply: Operator, q: FloatArray, n_steps: int) -> tuple[FloatArray, FloatArray, list[int]]:
+    """Lanczos from each unit column of q: T of each, and the number of steps until its space was invariant."""
+    n, p = q.shape
+    diagonal, beside, steps = np.zeros((n_steps, p)), np.zeros((n_steps, p)), [n_steps] * p
+    before, largest = np.zeros_like(q), np.zeros(p)
+    for k in range(n_steps):
+        product = apply(q)
+        if k:
+            product = product - beside[k - 1] * before
+        diagonal[k] = np.einsum("ij,ij->j", q, product)
+        product = product - diagonal[k] * q
+        beside[k] = np.linalg.norm(product, axis=0)
+        largest = np.maximum(largest, np.abs(diagonal[k]) + beside[k])
+        ended = beside[k] <= np.sqrt(n) * _ROUNDING * largest
+        for i in np.flatnonzero(ended):  # a column that has ended is zero from here on, and ends again in every step
+            steps[i] = min(steps[i], k + 1)
+        if np.all(ended):
+            break
+        before, q = q, np.where(ended, 0.0, product / np.where(ended, 1.0, beside[k]))
+    return diagonal, beside, steps
+
+
+def _unit(vector: FloatArray) -> FloatArray:
+    return np.asarray(vector / np.linalg.norm(vector))
+
+
+def _ritz(diagonal: FloatArray, beside: FloatArray, *, tol: float, scale: float, exhausted: bool) -> ExtremeEigenvalues:
+    """Both extreme Ritz values with their residual norms."""
+    k = len(diagonal)
+    pairs = [eigh_tridiagonal(diagonal, beside[:-1], select="i", select_range=(end, end)) for end in (0, k - 1)]
+    (low, low_vector), (high, high_vector) = ((float(values[0]), vectors[:, 0]) for values, vectors in pairs)
+    rounding = _ROUNDING * max(abs(low), abs(high))
+    low_residual, high_residual = (float(abs(beside[-1] * vector[-1])) for vector in (low_vector, high_vector))
+    return ExtremeEigenvalues(
+        EigenvalueBound(low, low - low_residual - rounding, k, exhausted or low_residual <= tol * max(abs(low), scale)),
+        EigenvalueBound(
+            high, high + high_residual + rounding, k, exhausted or high_residual <= tol * max(abs(high), scale)
+        ),
+    )
+
+
+def _undefined(iterations: int) -> ExtremeEigenvalues:
+    """What is known of a matrix whose products are not finite."""
+    nan, inf = float("nan"), float("inf")
+    return ExtremeEigenvalues(
+        EigenvalueBound(nan, -inf, iterations, False), EigenvalueBound(nan, inf, iterations, False)
+    )
