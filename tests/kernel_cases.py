@@ -9,7 +9,19 @@ import numpy as np
 import pytest
 from sklearn.metrics.pairwise import laplacian_kernel
 
-from mercer.kernels import Function, Gaussian, Kernel, Linear, Matern, Polynomial, Precomputed, Product, Sum
+from mercer.kernels import (
+    CompactGaussian,
+    Function,
+    Gaussian,
+    Kernel,
+    Linear,
+    Matern,
+    Polynomial,
+    Precomputed,
+    Product,
+    Sum,
+    Wendland,
+)
 
 D = 3
 
@@ -48,6 +60,29 @@ def matern(kernel):
     return define
 
 
+def compact_gaussian(kernel):
+    def define(rows, points):
+        r, d = distance(rows, points, kernel.length_scale), rows.shape[1]
+        mean = np.prod(np.broadcast_to(kernel.length_scale, d)) ** (1 / d)
+        support = 3 * np.sqrt(2) if kernel.cutoff is None else kernel.cutoff / mean
+        exponent = kernel.exponent or (d if d % 2 else d + 1)
+        near = np.minimum(r, support)
+        return kernel.amplitude * np.where(r < support, (1 - near / support) ** exponent * np.exp(-(near**2) / 2), 0.0)
+
+    return define
+
+
+def wendland(kernel):
+    def define(rows, points):
+        r = np.minimum(distance(rows, points, kernel.length_scale), 1.0)
+        k = kernel.smoothness
+        q = (kernel.dimension or rows.shape[1]) // 2 + k + 1
+        polynomial = [1, (q + 1) * r + 1, ((q**2 + 4 * q + 3) * r**2 + (3 * q + 6) * r + 3) / 3][k]
+        return kernel.amplitude * (1 - r) ** (q + k) * polynomial
+
+    return define
+
+
 def linear(kernel):
     return lambda rows, points: kernel.amplitude * (rows @ points.T)
 
@@ -81,6 +116,7 @@ def multiplied(kernel):
 
 
 DEFINITIONS: dict[type[Kernel], Callable[[Any], Callable[..., Any]]] = {
+    CompactGaussian: compact_gaussian,
     Function: laplacian,
     Gaussian: gaussian,
     Linear: linear,
@@ -89,9 +125,16 @@ DEFINITIONS: dict[type[Kernel], Callable[[Any], Callable[..., Any]]] = {
     Precomputed: chosen_columns,
     Product: multiplied,
     Sum: added,
+    Wendland: wendland,
 }
 
 EXAMPLES: dict[type[Kernel], list[Kernel]] = {
+    CompactGaussian: [
+        CompactGaussian(exponent=3),
+        CompactGaussian(0.7, cutoff=4.0, exponent=2.5, amplitude=2.5),
+        CompactGaussian(np.array([0.5, 1.0, 3.0]), exponent=5, amplitude=2.5),
+        CompactGaussian(np.array([0.5, 1.0, 3.0]), cutoff=5.0, exponent=2),
+    ],
     Function: [Function(laplacian_kernel), Function(laplacian_kernel, amplitude=2.5)],
     Gaussian: [Gaussian(), Gaussian(0.7, amplitude=2.5), Gaussian(np.array([0.5, 1.0, 3.0]))],
     Linear: [Linear(), Linear(amplitude=2.5)],
@@ -105,7 +148,16 @@ EXAMPLES: dict[type[Kernel], list[Kernel]] = {
         Gaussian(2.0) * Linear(0.5),
         Matern(2.0, nu=2.5) * (Gaussian(np.array([0.5, 1.0, 3.0])) + Polynomial(2)),
     ],
-    Sum: [Gaussian(2.0) + Linear(0.5), Matern(nu=0.5) * Gaussian(3.0) + Matern(0.5)],
+    Sum: [
+        Gaussian(2.0) + Linear(0.5),
+        Matern(nu=0.5) * Gaussian(3.0) + Matern(0.5),
+        CompactGaussian(cutoff=3.0, exponent=3) + Wendland(5.0, dimension=3) * Gaussian(3.0),
+    ],
+    Wendland: [
+        *(Wendland(4.0, smoothness=k, dimension=3) for k in (0, 1, 2)),
+        *(Wendland(np.array([2.0, 3.0, 5.0]), smoothness=k, dimension=8, amplitude=2.5) for k in (0, 1, 2)),
+        Wendland(dimension=3),
+    ],
 }
 
 
@@ -149,7 +201,7 @@ class Case:
 def is_stationary(kernel):
     if isinstance(kernel, (Sum, Product)):
         return is_stationary(kernel.left) and is_stationary(kernel.right)
-    return isinstance(kernel, (Gaussian, Matern, Function))
+    return isinstance(kernel, (CompactGaussian, Function, Gaussian, Matern, Wendland))
 
 
 CASES = [Case(kernel) for examples in EXAMPLES.values() for kernel in examples]

@@ -10,12 +10,15 @@ from sklearn.base import BaseEstimator, is_classifier
 import mercer
 from mercer import (
     CommitteeRegressor,
+    CompactClassifier,
+    CompactRegressor,
     OnlineClassifier,
     OnlineRegressor,
     PseudoInputRegressor,
     ReducedRankRegressor,
 )
 from mercer.exceptions import JitterWarning
+from mercer.kernels import Compact, CompactGaussian, Gaussian
 
 
 def public_estimators():
@@ -28,16 +31,32 @@ def public_estimators():
 STILL = ({"fit_points": False, "fit_kernel": False, "fit_noise": False}, {"selection": "novelty", "novelty_tol": 0.0})
 
 
+COMPACT = (CompactClassifier, CompactRegressor)
+
+
+def cut_off(kernel):
+    """A kernel of compact support like the one that is given."""
+    if type(kernel) is Gaussian or (isinstance(kernel, str) and kernel == "gaussian"):
+        kernel = Gaussian("median") if isinstance(kernel, str) else kernel
+        return CompactGaussian(kernel.length_scale, amplitude=kernel.amplitude)
+    return kernel
+
+
 def still(cls):
-    """The same class with other defaults, if it has such choices; ``n_basis`` is also understood as ``max_basis``."""
+    """The same class with other defaults, if it has such choices, and what others understand.
+
+    ``n_basis`` is understood as ``max_basis``, and a Gaussian kernel as one that is cut off, by those that need it.
+    """
     signature = inspect.signature(cls)
-    choices = next((choice for choice in STILL if choice.keys() <= signature.parameters.keys()), None)
-    if choices is None:
+    choices = next((choice for choice in STILL if choice.keys() <= signature.parameters.keys()), {})
+    if not choices and cls not in COMPACT:
         return cls
 
     def __init__(self, *args, **options):  # noqa: N807
         if "max_basis" in signature.parameters and "n_basis" in options:
             options["max_basis"] = options.pop("n_basis")
+        if cls in COMPACT:
+            args, options = [cut_off(arg) for arg in args], {k: cut_off(v) for k, v in options.items()}
         cls.__init__(self, *args, **(choices | options))
 
     changed = [p.replace(default=choices.get(p.name, p.default)) for p in signature.parameters.values()]
@@ -98,8 +117,10 @@ def has_no_noise(estimator):
 
 
 def accepts(estimator, options):
-    """Whether an estimator has these parameters, and this noise."""
+    """Whether an estimator has these parameters, this noise, and takes this kernel."""
     if not set(options) <= set(inspect.signature(estimator).parameters):
+        return False
+    if "kernel" in options and issubclass(estimator, COMPACT) != isinstance(options["kernel"], Compact):
         return False
     noise = options.get("noise", 0.1)
     return has_gcv(estimator) if noise == "gcv" else (noise != 0 or has_no_noise(estimator))

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mercer import basis, datasets, kernels
     from mercer.estimators.committee_regressor import CommitteeRegressor
+    from mercer.estimators.compact_classifier import CompactClassifier
+    from mercer.estimators.compact_regressor import CompactRegressor
     from mercer.estimators.exact_classifier import ExactClassifier
     from mercer.estimators.exact_regressor import ExactRegressor
     from mercer.estimators.nystrom_classifier import NystromClassifier
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "CommitteeRegressor": "mercer.estimators.committee_regressor",
+    "CompactClassifier": "mercer.estimators.compact_classifier",
+    "CompactRegressor": "mercer.estimators.compact_regressor",
     "ExactClassifier": "mercer.estimators.exact_classifier",
     "ExactRegressor": "mercer.estimators.exact_regressor",
     "KernelExpansion": "mercer.expansion",
@@ -37,6 +41,8 @@ _MODULES = ("basis", "datasets", "kernels")
 
 __all__ = [
     "CommitteeRegressor",
+    "CompactClassifier",
+    "CompactRegressor",
     "ExactClassifier",
     "ExactRegressor",
     "KernelExpansion",

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-__all__ = ["JitterWarning", "NegativeVarianceWarning", "NotPositiveDefiniteError"]
+__all__ = ["JitterWarning", "NegativeVarianceWarning", "NotPositiveDefiniteError", "StarvedWarning"]
 
 
 class NotPositiveDefiniteError(np.linalg.LinAlgError):
@@ -11,6 +11,10 @@ class NotPositiveDefiniteError(np.linalg.LinAlgError):
 
 class JitterWarning(UserWarning):
     """A kernel matrix was singular to rounding; a tiny multiple of the identity was added and is reported."""
+
+
+class StarvedWarning(UserWarning):
+    """A kernel of compact support reaches so few rows that the model is little more than a constant."""
 
 
 class NegativeVarianceWarning(UserWarning):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.metrics.pairwise import laplacian_kernel
 
-from mercer.kernels import Function, Gaussian, Linear, Matern, Polynomial
+from mercer.kernels import CompactGaussian, Function, Gaussian, Linear, Matern, Polynomial, Wendland
 
 EPS = np.finfo(np.float64).eps
 
@@ -30,9 +30,15 @@ def pairs(draw):
     return rows, draw(tables(n_features=rows.shape[1]))
 
 
+# The exponent and the dimension follow the rows: guaranteed to be definite.
+COMPACT = st.one_of(
+    st.builds(CompactGaussian, POSITIVE, st.one_of(st.none(), POSITIVE), st.none(), POSITIVE),
+    st.builds(Wendland, POSITIVE, st.integers(0, 2), st.none(), POSITIVE),
+)
 STATIONARY = st.one_of(
     st.builds(Gaussian, POSITIVE, POSITIVE),
     st.builds(Matern, POSITIVE, st.sampled_from([0.5, 1.5, 2.5]), POSITIVE),
+    COMPACT,
 )
 LEAVES = st.one_of(
     STATIONARY,
@@ -70,6 +76,29 @@ def test_gram_matrices_are_positive_semi_definite(kernel, rows):
     gram = kernel(rows)
     trace = np.sum(kernel.diagonal(rows))
     assert np.linalg.eigvalsh((gram + gram.T) / 2)[0] >= -ROUNDING * trace
+
+
+@st.composite
+def compact_kernels_and_rows(draw):
+    """A compact kernel at or above the rule for the dimension of its rows, with a support that some pairs share."""
+    d = draw(st.integers(1, 10))
+    rows = draw(tables(n_features=d, max_rows=24))
+    scale = draw(st.one_of(st.floats(0.5, 20.0), arrays(np.float64, d, elements=st.floats(0.5, 20.0))))
+    if draw(st.booleans()):
+        exponent = draw(st.one_of(st.none(), st.just((d + 1) / 2), st.floats((d + 1) / 2, 2.0 * d + 1)))
+        kernel = CompactGaussian(scale, draw(st.one_of(st.none(), st.floats(0.5, 50.0))), exponent, draw(POSITIVE))
+    else:
+        dimension = draw(st.one_of(st.none(), st.integers(d, 2 * d)))
+        kernel = Wendland(scale, draw(st.integers(0, 2)), dimension, draw(POSITIVE))
+    return kernel, rows
+
+
+@given(compact_kernels_and_rows())
+def test_guaranteed_compact_kernels_are_positive_semi_definite(drawn):
+    kernel, rows = drawn
+    gram = kernel(rows)
+    assert kernel.is_guaranteed(rows.shape[1])
+    assert np.linalg.eigvalsh((gram + gram.T) / 2)[0] >= -1e-10 * len(rows) * kernel.amplitude
 
 
 @given(KERNELS, pairs())

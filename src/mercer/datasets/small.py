@@ -1,4 +1,4 @@
-"""Small public sets: abalone and Boston housing."""
+"""Small public sets: abalone, Boston housing, the Santa Fe laser."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sklearn.datasets import fetch_openml
 from mercer._typing import FloatArray
 from mercer.datasets.sources import find_file
 
-__all__ = ["load_abalone", "load_boston"]
+__all__ = ["load_abalone", "load_boston", "load_laser"]
 
 
 def load_abalone() -> tuple[FloatArray, FloatArray]:
@@ -47,6 +47,26 @@ def load_boston() -> tuple[FloatArray, FloatArray]:
     path = find_file("boston_housing.csv.gz")
     table = np.array(_read(path) if path is not None else _fetch("boston", 1), dtype=np.float64)
     return table[:, :-1], table[:, -1]
+
+
+def load_laser() -> tuple[FloatArray, FloatArray]:
+    """Intensity of a far-infrared laser in chaos: set A of the Santa Fe time series competition.
+
+    Read from ``santafe_a_train.csv.gz`` and ``santafe_a_cont.csv.gz`` in ``$MERCER_DATA`` or ``../shared/data``.
+
+    Returns
+    -------
+    series : array (1000,)
+        What was given to the competitors.
+    continuation : array (9093,)
+        What follows; the first 100 values were to be predicted.
+    """
+    paths = find_file("santafe_a_train.csv.gz"), find_file("santafe_a_cont.csv.gz")
+    if paths[0] is None or paths[1] is None:
+        msg = "the laser series is not here: put santafe_a_train.csv.gz and santafe_a_cont.csv.gz into $MERCER_DATA."
+        raise FileNotFoundError(msg)
+    series, continuation = (np.array(_read(path), dtype=np.float64)[:, 0] for path in paths if path is not None)
+    return series, continuation
 
 
 def _read(path: Path) -> list[list[str]]:

@@ -10,7 +10,7 @@ from mercer.engine.executors.threads import Threads, blas_threads
 from mercer.engine.features import Features
 from mercer.engine.gradients import FeatureGradient, Pull, add_parameters, feature_gradient
 from mercer.engine.moments import row_moments
-from mercer.engine.nearest import nearest_points, nearest_rows
+from mercer.engine.nearest import nearest_points, nearest_rows, neighbour_distance
 from mercer.engine.products import (
     column_squares,
     extend_factor,
@@ -26,6 +26,7 @@ from mercer.engine.products import (
 from mercer.engine.residuals import ResidualProducts, residual_products
 from mercer.engine.rows import ArrayRows, Rows, SomeRows, as_rows
 from mercer.engine.sequential import SequentialLearner
+from mercer.engine.sparse_kernel import SparseGram, SparseKernel
 from mercer.engine.statistics import NormalStatistics, normal_statistics
 from mercer.engine.tiles import tile_rows
 from mercer.engine.walk import Block, map_rows, reduce_blocks, reduce_rows
@@ -43,6 +44,8 @@ __all__ = [
     "Rows",
     "SequentialLearner",
     "SomeRows",
+    "SparseGram",
+    "SparseKernel",
     "Threads",
     "add_parameters",
     "as_rows",
@@ -60,6 +63,7 @@ __all__ = [
     "map_rows",
     "nearest_points",
     "nearest_rows",
+    "neighbour_distance",
     "normal_statistics",
     "reduce_blocks",
     "reduce_rows",

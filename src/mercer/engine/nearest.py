@@ -14,7 +14,7 @@ from mercer.engine.rows import Rows
 from mercer.engine.tiles import tile_rows
 from mercer.engine.walk import map_rows, reduce_rows
 
-__all__ = ["nearest_points", "nearest_rows"]
+__all__ = ["nearest_points", "nearest_rows", "neighbour_distance"]
 
 
 def nearest_points(rows: Rows, points: FloatArray, scale: Any = 1.0, *, executor: Executor) -> IntArray:
@@ -73,3 +73,52 @@ def nearest_rows(
 
     tile = tile_rows(len(points) + rows.n_features, workers=executor.n_jobs)
     return reduce_rows(rows, executor, tile=tile, workers=executor.n_jobs, prepare=prepare, name="nearest rows").index
+
+
+@dataclass
+class _Smallest:
+    """The smallest squared distances so far that are not zero, and the largest of all."""
+
+    most: int
+    squares: FloatArray
+    largest: float = 0.0
+
+    def add(self, squares: FloatArray) -> None:
+        self.largest = max(self.largest, float(np.max(squares, initial=0.0)))
+        bound = np.max(self.squares) if len(self.squares) == self.most else np.inf
+        squares = np.concatenate([self.squares, squares[(squares > 0) & (squares < bound)]])
+        self.squares = np.partition(squares, self.most - 1)[: self.most] if len(squares) > self.most else squares
+
+    def merge_in_place(self, other: _Smallest) -> None:
+        self.add(other.squares)
+        self.largest = max(self.largest, other.largest)
+
+
+def neighbour_distance(rows: Rows, sample: FloatArray, n_neighbours: int, *, executor: Executor) -> float:
+    """Distance within which rows of the sample have so many others on average, not counting those equal to them.
+
+    Twice the largest distance, if there are not so many; 1 if all rows are equal. Cost: n·q·d for q rows in the sample.
+    """
+    sample = np.asarray(sample, dtype=np.float64)
+    centre = np.median(sample, axis=0)
+    centred = sample - centre
+    norms = np.einsum("ij,ij->i", centred, centred)
+    rounding = 64.0 * np.finfo(np.float64).eps
+
+    def prepare() -> tuple[_Smallest, Callable[[FloatArray, int, int], None]]:
+        partial = _Smallest(n_neighbours * len(sample), np.empty(0))
+
+        def add(block: FloatArray, _start: int, _stop: int) -> None:
+            x = block - centre
+            scale = np.einsum("ij,ij->i", x, x)[:, np.newaxis] + norms
+            squares = scale - 2.0 * x @ centred.T
+            squares[squares < rounding * scale] = 0.0
+            partial.add(squares.ravel())
+
+        return partial, add
+
+    tile = tile_rows(len(sample) + rows.n_features, workers=executor.n_jobs)
+    found = reduce_rows(rows, executor, tile=tile, workers=executor.n_jobs, prepare=prepare, name="distances")
+    if len(found.squares) == found.most:
+        return float(np.sqrt(np.max(found.squares)))
+    return 2.0 * float(np.sqrt(found.largest)) if found.largest > 0 else 1.0

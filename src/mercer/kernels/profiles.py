@@ -5,19 +5,24 @@ below turn a tile of exponents into a tile of kernel values, or of derivatives :
 and in one pass. Scalars come in the tile's dtype: a float64 constant would turn float32 loops into float64 ones. Tiles
 are C-contiguous, and the loops run over them flat: a loop per row costs half as much again.
 
-=============  ==========================================  ====================================
+=============  ==========================================  ============================================
 kernel         k(E), with r = sqrt(-2E)                    dk/dE
-=============  ==========================================  ====================================
+=============  ==========================================  ============================================
 Gaussian       exp(E)                                      exp(E)
 Matérn 1/2     exp(-r)                                     exp(-r) / r  (0 at r = 0)
 Matérn 3/2     (1 + √3 r) exp(-√3 r)                       3 exp(-√3 r)
 Matérn 5/2     (1 + √5 r + 5r²/3) exp(-√5 r)               5/3 (1 + √5 r) exp(-√5 r)
-=============  ==========================================  ====================================
+compact        b^ν exp(E), b = max(0, 1 - r/θ)             b^(ν-1) (b + ν/(θr)) exp(E)  (0 at r = 0)
+Wendland 0     t^p, t = max(0, 1 - r)                      p t^(p-1) / r  (0 at r = 0)
+Wendland 1     t^p (1 + p r)                               p(p+1) t^(p-1)
+Wendland 2     t^p (1 + p r + (p²-1)/3 r²)                 (p+1)(p+2)/3 t^(p-1) (1 + (p-1) r)
+=============  ==========================================  ============================================
 
 The exponential is our own because NumPy's is scalar in float64 on machines without AVX-512: a polynomial after
 Cody-Waite reduction, within 3 units in the last place, four to five times as fast. Exponentials below ``CUTOFF``
 (1e-150 in float64, 1e-18 in float32) become zero: their products would be subnormal numbers, with which BLAS runs ten
-times slower. ``lowest`` is the logarithm below which that happens; a tiny amplitude raises it.
+times slower. ``lowest`` is the logarithm below which that happens; a tiny amplitude raises it. Powers of the compact
+kernels below exp(``lowest``) become zero for the same reason.
 """
 
 import math
@@ -31,6 +36,9 @@ from mercer._typing import FloatArray
 
 __all__ = [
     "CUTOFF",
+    "LARGEST_INTEGER_POWER",
+    "compact_gaussian",
+    "compact_gaussian_slope",
     "exponential",
     "exponential_over_distance",
     "gaussian",
@@ -38,9 +46,14 @@ __all__ = [
     "quadratic_exponential",
     "recompute_pairs",
     "scale_rows",
+    "wendland",
+    "wendland_over_distance",
 ]
 
 CUTOFF = {np.dtype(np.float64): 1e-150, np.dtype(np.float32): 1e-18}
+
+# Integer powers up to here are products of repeated squares, seven of them at the most.
+LARGEST_INTEGER_POWER = 127
 
 _LOWEST64 = math.log(1e-150)
 _LOWEST32 = np.float32(math.log(1e-18))
@@ -161,6 +174,99 @@ def exponential_over_distance(tile: FloatArray, amplitude: Any, lowest: Any) -> 
             flat[i] = r  # a zero of the tile's dtype
 
 
+def _power(base: Any, exponent: Any, one: Any) -> Any:
+    """base^exponent, base >= 0. In compiled code, by the type of the exponent; see the two versions below."""
+    raise NotImplementedError
+
+
+def _integer_power(base: Any, exponent: Any, one: Any) -> Any:
+    # The bits are the same for the whole tile: without a loop over them the loop over the tile vectorises. Squares that
+    # are not used stay at one, lest they be subnormal.
+    result = base if exponent & 1 else one
+    square = base if exponent > 1 else one
+    square = square * square
+    result = result * square if exponent & 2 else result
+    square = square if exponent > 3 else one
+    square = square * square
+    result = result * square if exponent & 4 else result
+    square = square if exponent > 7 else one
+    square = square * square
+    result = result * square if exponent & 8 else result
+    square = square if exponent > 15 else one
+    square = square * square
+    result = result * square if exponent & 16 else result
+    square = square if exponent > 31 else one
+    square = square * square
+    result = result * square if exponent & 32 else result
+    square = square if exponent > 63 else one
+    return result * (square * square) if exponent & 64 else result
+
+
+def _real_power(base: Any, exponent: Any, one: Any) -> Any:
+    return base**exponent
+
+
+@overload(_power, inline="always", jit_options={"fastmath": {"contract"}})
+def _choose_power(base: Any, exponent: Any, one: Any) -> Callable[[Any, Any, Any], Any]:
+    return _integer_power if hasattr(exponent, "signed") else _real_power  # integer types alone have a sign to declare
+
+
+@jit
+def compact_gaussian(tile: FloatArray, amplitude: Any, support: Any, exponent: Any, lowest: Any) -> None:
+    """Replace E by amplitude · b^exponent exp(E), b = max(0, 1 - r/support)."""
+    flat = tile.reshape(tile.size)
+    one, zero = tile.dtype.type(1), tile.dtype.type(0)
+    inverse, smallest = one / support, np.exp(lowest)
+    for i in range(flat.size):
+        r = _distance(flat[i])
+        base = max(one - r * inverse, zero)
+        value = _power(base, exponent, one) * _exp(flat[i], lowest)
+        flat[i] = amplitude * value if (r < support) & (value > smallest) else zero
+
+
+@jit
+def compact_gaussian_slope(
+    tile: FloatArray, amplitude: Any, support: Any, exponent: Any, less: Any, lowest: Any
+) -> None:
+    """Replace E by amplitude · b^less (b + exponent/(support · r)) exp(E), less = exponent - 1; by 0 where r = 0."""
+    flat = tile.reshape(tile.size)
+    one, zero = tile.dtype.type(1), tile.dtype.type(0)
+    inverse = one / support
+    for i in range(flat.size):
+        r = _distance(flat[i])
+        base = max(one - r * inverse, zero)
+        if r > zero and r < support and base > zero:
+            decay = amplitude * _power(base, less, one) * _exp(flat[i], lowest)
+            flat[i] = decay * (base + exponent * inverse / r)
+        else:
+            flat[i] = zero
+
+
+@jit
+def wendland(tile: FloatArray, amplitude: Any, exponent: Any, linear: Any, quadratic: Any, lowest: Any) -> None:
+    """Replace E by amplitude · t^exponent (1 + linear · r + quadratic · r²), t = max(0, 1 - r), falling with r."""
+    flat = tile.reshape(tile.size)
+    one, zero = tile.dtype.type(1), tile.dtype.type(0)
+    smallest = np.exp(lowest)
+    for i in range(flat.size):
+        r = min(_distance(flat[i]), one)
+        value = min(_power(one - r, exponent, one) * (one + r * (linear + quadratic * r)), one)  # rounding may exceed 1
+        flat[i] = amplitude * value if (r < one) & (value > smallest) else zero
+
+
+@jit
+def wendland_over_distance(tile: FloatArray, amplitude: Any, exponent: Any) -> None:
+    """Replace E by amplitude · t^exponent / r, t = max(0, 1 - r), and by 0 where r = 0."""
+    flat = tile.reshape(tile.size)
+    one, zero = tile.dtype.type(1), tile.dtype.type(0)
+    for i in range(flat.size):
+        r = _distance(flat[i])
+        if r > zero and r < one:
+            flat[i] = amplitude * _power(one - r, exponent, one) / r
+        else:
+            flat[i] = zero
+
+
 @jit_sum
 def scale_rows(rows: FloatArray, shift: FloatArray, inverse_scale: FloatArray, out: FloatArray) -> Any:
     """Fill out (T, d+2) with [x̃, -|x̃|²/2, 1], x̃ = (x - shift) · inverse_scale; return the largest |x̃|²/2."""
@@ -208,19 +314,21 @@ def recompute_pairs(
     rows : array (T, d)
     points : array (m, d), float64
     inverse_scale : array (d,), float64
-    limits : four numbers
+    limits : four or five numbers
         Norm |x̃|²/2 above which rows are looked at; exponent above which a value is not negligible; relative error of an
-        exponent's parts; share of |x̃|²/2 below which an exponent is recomputed whatever the norm (0 without a kink).
+        exponent's parts; share of |x̃|²/2 below which an exponent is recomputed whatever the norm (0 without a kink);
+        exponent below which kernel values are exactly zero, and never recomputed (none without the fifth).
     """
-    far, negligible, rounding, kink = limits
+    far, negligible, rounding, kink = limits[:4]
+    edge = limits[-1] if len(limits) > 4 else -np.inf
     for i in range(tile.shape[0]):
         norm = -np.float64(norms[i])
         if norm <= far:
             if kink == 0.0:
                 continue
-            bound = -kink * norm
+            bound = max(-kink * norm, edge - rounding * norm)
         elif norm < np.inf:
-            bound = min(-kink * norm, negligible - rounding * norm)
+            bound = max(min(-kink * norm, negligible - rounding * norm), edge - rounding * norm)
         else:
             bound = -np.inf
         for j in range(tile.shape[1]):

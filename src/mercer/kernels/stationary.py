@@ -38,11 +38,15 @@ class Stationary(Kernel):
     """A kernel amplitude · φ(E), E = -|x - z|²/(2ℓ²), given by compiled profiles for φ and dφ/dE."""
 
     log_parameters: ClassVar[tuple[str, ...]] = ("length_scale", "amplitude")
-    smooth_at_zero: ClassVar[bool] = True
     own_slope: ClassVar[bool] = False  # whether dk/dE = k
 
     length_scale: Any
     amplitude: Any
+
+    @property
+    def smooth_at_zero(self) -> bool:
+        """Whether the kernel, as a function of r, has no kink at r = 0."""
+        return True
 
     @abstractmethod
     def profile(self, dtype: np.dtype[Any]) -> Profile:
@@ -52,14 +56,28 @@ class Stationary(Kernel):
     def slope(self, dtype: np.dtype[Any]) -> Profile:
         """The function that replaces exponents by derivatives dk/dE in place."""
 
+    def for_dimension(self, n_features: int) -> Self:
+        """The kernel as it is on rows of that width: itself, where no parameter depends on the width."""
+        return self
+
+    def limits(self, dtype: np.dtype[Any]) -> tuple[float, ...]:
+        """When exponents are computed again from differences; see ``profiles.recompute_pairs``."""
+        eps = float(np.finfo(dtype).eps)
+        kink = 0.0 if self.smooth_at_zero else float(np.sqrt(eps))
+        return FAR, float(np.log(eps)) - 2.0, 8.0 * eps, kink
+
     def bind(self, points: FloatArray, dtype: Any = np.float64) -> StationarySection:
         """Prepare k(·, points) for many tiles of rows."""
         dtype = np.dtype(dtype)
         self.check(np.shape(points)[1])
-        if np.ndim(self.length_scale) == 0 and self.length_scale == "median":
-            msg = "length_scale='median' is a number only for given rows: fit a model, or call kernel.resolve(rows)."
-            raise ValueError(msg)
-        return StationarySection(self, points, dtype=dtype, profile=self.profile(dtype))
+        if isinstance(self.length_scale, str):
+            msg = (
+                f"length_scale={self.length_scale!r} is a number only for given rows: fit a model, or call "
+                "kernel.resolve(rows)."
+            )
+            raise ValueError(msg)  # noqa: TRY004  as for other values of this parameter
+        kernel = self.for_dimension(np.shape(points)[1])
+        return StationarySection(kernel, points, dtype=dtype, profile=kernel.profile(dtype))
 
     def rebind(self, section: Section, points: FloatArray, changed: slice | IntArray) -> Section:
         """Change some points of a section in place; its centre stays."""
@@ -103,18 +121,23 @@ class Stationary(Kernel):
 
     def points_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> FloatArray:
         """Contract the gradient with respect to the points; see ``Kernel``."""
-        return _Contraction(self, rows, points, weights).by_points()
+        return self.contraction(rows, points, weights).by_points()
 
     def parameter_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
         """Contract the gradient with respect to log length scale and log amplitude; see ``Kernel``."""
-        return _Contraction(self, rows, points, weights).by_parameters()
+        return self.contraction(rows, points, weights).by_parameters()
 
     def gradients(
         self, rows: FloatArray, points: FloatArray, weights: FloatArray
     ) -> tuple[FloatArray, dict[str, FloatArray]]:
         """Both contractions, from one tile of exponents."""
-        contraction = _Contraction(self, rows, points, weights)
+        contraction = self.contraction(rows, points, weights)
         return contraction.by_points(), contraction.by_parameters()
+
+    def contraction(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> Contraction:
+        """All gradients of one tile, contracted."""
+        self.check(np.shape(points)[1])
+        return Contraction(self.for_dimension(np.shape(points)[1]), rows, points, weights)
 
     def diagonal_gradient(self, rows: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
         """k(x, x) is the amplitude, whatever the length scale."""
@@ -138,9 +161,7 @@ class StationarySection(Section):
         self.inverse_scale = inverse_scale.astype(dtype)
         self.points = np.empty(points.shape, dtype=dtype)  # z̃, (m, d)
         self._folded = np.ones((self.n_points, self.n_features + 2), dtype=dtype).T  # (d+2, m)
-        eps = float(np.finfo(dtype).eps)
-        kink = 0.0 if kernel.smooth_at_zero else np.sqrt(eps)
-        self._limits = (FAR, np.log(eps) - 2.0, 8.0 * eps, float(kink))
+        self._limits = kernel.limits(dtype)
         self._fill(points, slice(None))
 
     def replace(self, points: FloatArray, places: slice | IntArray) -> None:
@@ -186,12 +207,11 @@ class StationarySection(Section):
         return out
 
 
-class _Contraction:
+class Contraction:
     """Σ g_ij ∂k(x_i, z_j), by points and by parameters, from one tile of exponents."""
 
     def __init__(self, kernel: Stationary, rows: FloatArray, points: FloatArray, weights: FloatArray) -> None:
         dtype = np.dtype(np.float64)
-        kernel.check(np.shape(points)[1])
         self._kernel, self._weights = kernel, weights
         self._section = StationarySection(kernel, points, dtype=dtype, profile=kernel.profile(dtype))
         rows = np.asarray(rows, dtype=dtype)
@@ -221,20 +241,20 @@ class _Contraction:
             # Σ_ij g_ij k'(E_ij) (x̃_if - z̃_jf)² for each feature f, without an array of size n·m·d
             self._by_scale = np.sum(slopes, axis=1) @ x**2 + by_point @ z**2 - 2.0 * np.sum(z * pulled, axis=0)
 
+    def _values(self) -> FloatArray:
+        values = self._exponents.copy()
+        self._kernel.profile(values.dtype)(values)
+        return np.multiply(values, self._weights, out=values)  # g_ij k(E_ij)
+
     def by_points(self) -> FloatArray:
         return self._by_points
 
     def by_parameters(self) -> dict[str, FloatArray]:
-        if self._kernel.own_slope:
-            by_amplitude = np.sum(self._slopes)
-        else:
-            values = self._exponents.copy()
-            self._kernel.profile(values.dtype)(values)
-            by_amplitude = np.sum(self._weights * values)
+        by_amplitude = np.sum(self._slopes if self._kernel.own_slope else self._values())
         return {"length_scale": self._by_scale, "amplitude": np.asarray(by_amplitude)}
 
 
-def _lowest(dtype: np.dtype[Any], amplitude: float) -> Any:
+def lowest_logarithm(dtype: np.dtype[Any], amplitude: float) -> Any:
     """Logarithm below which an exponential becomes zero: at the cutoff, or where amplitude times it is subnormal."""
     smallest_normal = float(np.finfo(dtype).tiny)
     return dtype.type(np.log(max(profiles.CUTOFF[dtype], min(2.0 * smallest_normal / amplitude, 1.0))))
@@ -265,7 +285,7 @@ class Gaussian(Stationary):
 
     def profile(self, dtype: np.dtype[Any]) -> Profile:
         """A exp(E)."""
-        amplitude, lowest = dtype.type(self.amplitude), _lowest(dtype, self.amplitude)
+        amplitude, lowest = dtype.type(self.amplitude), lowest_logarithm(dtype, self.amplitude)
         return lambda tile: profiles.gaussian(tile, amplitude, lowest)
 
     def slope(self, dtype: np.dtype[Any]) -> Profile:
@@ -294,12 +314,15 @@ class Matern(Stationary):
     array([[1.    , 0.3679]])
     """
 
-    smooth_at_zero: ClassVar[bool] = False
-
     def __init__(self, length_scale: Any = 1.0, nu: float = 1.5, amplitude: float = 1.0) -> None:
         self.length_scale = length_scale
         self.nu = nu
         self.amplitude = amplitude
+
+    @property
+    def smooth_at_zero(self) -> bool:
+        """No: Matérn 1/2 has a kink, the others' high derivatives have."""
+        return False
 
     def check(self, n_features: int | None = None) -> None:
         """Raise ``ValueError`` also for a smoothness that is not built."""
@@ -311,7 +334,7 @@ class Matern(Stationary):
     def profile(self, dtype: np.dtype[Any]) -> Profile:
         """The formula of the class, with s = √(2ν) r."""
         amplitude, root = dtype.type(self.amplitude), dtype.type(np.sqrt(2.0 * self.nu))
-        lowest = _lowest(dtype, self.amplitude)
+        lowest = lowest_logarithm(dtype, self.amplitude)
         if self.nu == 0.5:
             return lambda tile: profiles.exponential(tile, amplitude, root, lowest)
         if self.nu == 1.5:
@@ -321,7 +344,7 @@ class Matern(Stationary):
 
     def slope(self, dtype: np.dtype[Any]) -> Profile:
         """dk/dE: A e^{-r}/r, 3A e^{-s}, (5/3)A (1+s) e^{-s}."""
-        root, lowest = dtype.type(np.sqrt(2.0 * self.nu)), _lowest(dtype, self.amplitude)
+        root, lowest = dtype.type(np.sqrt(2.0 * self.nu)), lowest_logarithm(dtype, self.amplitude)
         if self.nu == 0.5:
             amplitude = dtype.type(self.amplitude)
             return lambda tile: profiles.exponential_over_distance(tile, amplitude, lowest)

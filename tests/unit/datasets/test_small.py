@@ -3,7 +3,7 @@ import gzip
 import numpy as np
 import pytest
 
-from mercer.datasets import load_abalone, load_boston, make_clusters
+from mercer.datasets import load_abalone, load_boston, load_laser, make_clusters
 from mercer.datasets.sources import find_file
 
 
@@ -27,6 +27,24 @@ def test_the_public_sets(load, name, shape, mean):
     assert X.shape == shape
     assert y.shape == shape[:1]
     assert np.mean(y) == pytest.approx(mean, abs=1e-4)
+
+
+def test_the_laser():
+    if find_file("santafe_a_train.csv.gz") is None:
+        pytest.skip("santafe_a_train.csv.gz is not on this machine")
+    series, continuation = load_laser()
+    assert series.shape == (1000,)
+    assert continuation.shape == (9093,)
+    np.testing.assert_array_equal(series[:5], [86, 141, 95, 41, 22])
+    assert np.min(continuation) >= 0
+    assert np.max(continuation) <= 255
+
+
+def test_the_laser_that_is_not_here(tmp_path, monkeypatch):
+    monkeypatch.setenv("MERCER_DATA", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"put santafe_a_train\.csv\.gz"):
+        load_laser()
 
 
 def test_clusters_are_of_very_different_size_and_repeat_rows():

@@ -1,0 +1,275 @@
+r"""All points within a distance of each row: exact, by a grid of cells.
+
+Points are sorted into cells of a grid over their first principal axes, and within a cell by the next axis. Projections
+on axes never lengthen a distance, so the neighbours of a row are in the cells around its own, in a window of that axis;
+what is found there is judged by the distance itself, coordinates of large spread first, until it is too far.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mercer._jit import jit
+from mercer._typing import FloatArray, IntArray
+
+__all__ = ["Grid", "Neighbours"]
+
+_MOST_AXES = 3  # of the grid; one more sorts the points within a cell
+_CELLS_PER_RADIUS = (1, 3, 2, 1)  # by the number of axes: finer cells hold fewer strangers, but there are more of them
+_SAMPLE = 4096  # rows from which the principal axes are found
+_FLAT = 2.0  # axes along which the points spread less than so many radii tell nothing apart
+_ROUNDINGS = 16.0
+
+
+class Cells(NamedTuple):
+    """Points in the order of their cells, and where each cell begins.
+
+    Attributes
+    ----------
+    points : array (n, d)
+        In units of the radius; coordinates of large spread first.
+    along : array (n, g + 1)
+        Projections: on the axes of the grid, and on the one that sorts a cell.
+    starts : array (cells + 1,)
+    shape : array (3,)
+        Number of cells along each axis; 1 for axes that are not used.
+    low, side : arrays (3,)
+        Where the grid begins, and how long its cells are.
+    reach : float
+        1, and a little more for rounding of projections.
+    """
+
+    points: FloatArray
+    along: FloatArray
+    starts: IntArray
+    shape: IntArray
+    low: FloatArray
+    side: FloatArray
+    reach: float
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Neighbours of q rows, one row after the other.
+
+    Attributes
+    ----------
+    counts : array (q,)
+        How many each row has.
+    index : array (sum of counts,)
+        Places of the neighbours, ascending in each row.
+    squares : array (sum of counts,)
+        Squared distances, in units of the radius.
+    n_looked_at : int
+        How many points were looked at.
+    """
+
+    counts: IntArray
+    index: IntArray
+    squares: FloatArray
+    n_looked_at: int
+
+
+class Grid:
+    """Points (n, d), in units of the radius, in the order of their cells.
+
+    Time to build n log n + n·d, memory n·d.
+
+    Attributes
+    ----------
+    order : array (n,)
+        Row number of the point in each place.
+    """
+
+    def __init__(self, points: FloatArray) -> None:
+        points = np.asarray(points, dtype=np.float64)
+        n_points, self.n_features = points.shape
+        sample = points[:: max(1, n_points // _SAMPLE)]
+        self._centre = np.median(sample, axis=0) if n_points else np.zeros(self.n_features)
+        self._axes, self._columns = _principal_axes(sample - self._centre)
+        along = self._project(points)
+        # A projection is known to d roundings of the largest coordinate.
+        largest = max(np.max(points, initial=0.0), -np.min(points, initial=0.0))
+        reach = 1.0 + _ROUNDINGS * self.n_features * float(np.finfo(np.float64).eps) * max(1.0, float(largest))
+        shape, low, side = _geometry(along[:, :-1], reach)
+        cell = _cell_numbers(along, shape, low, side)
+        self.order: IntArray = np.lexsort((along[:, -1], cell))
+        starts = np.searchsorted(cell[self.order], np.arange(np.prod(shape) + 1)).astype(np.intp)
+        self.cells = Cells(
+            _taken(points, self.order, self._columns), np.ascontiguousarray(along[self.order]),
+            starts, shape, low, side, reach,
+        )  # fmt: skip
+
+    @property
+    def points(self) -> FloatArray:
+        """The points in their order, with their coordinates in another one."""
+        return self.cells.points
+
+    def prepare(self, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Rows as ``find`` takes them, and their projections."""
+        rows = np.asarray(rows, dtype=np.float64)
+        return np.ascontiguousarray(rows[:, self._columns]), self._project(rows)
+
+    def _project(self, rows: FloatArray) -> FloatArray:
+        return np.asarray(rows @ self._axes - self._centre @ self._axes)
+
+    def find(self, rows: FloatArray) -> Neighbours:
+        """Points at a distance below 1 of rows (q, d)."""
+        return _find(self.cells, *self.prepare(rows))
+
+    def at(self, places: IntArray) -> Neighbours:
+        """Points at a distance below 1 of those in some places."""
+        return _find(self.cells, self.cells.points[places], self.cells.along[places])
+
+    def among(self, start: int, stop: int) -> Neighbours:
+        """Points at a distance below 1 of those in places start to stop: themselves, and others."""
+        return _find(self.cells, self.cells.points[start:stop], self.cells.along[start:stop])
+
+
+def _find(cells: Cells, rows: FloatArray, along: FloatArray) -> Neighbours:
+    counts = np.empty(len(rows), dtype=np.intp)
+    index, squares, n_looked_at = _search(cells, rows, along, counts)
+    return Neighbours(counts, index, squares, int(n_looked_at))
+
+
+def _principal_axes(sample: FloatArray) -> tuple[FloatArray, IntArray]:
+    """Axes of largest spread, shape (d, g + 1): those of the grid, and the one that sorts a cell; and columns likewise.
+
+    Axes along which there is no room for cells are left out.
+    """
+    largest = np.max(np.abs(sample), initial=1e-300)
+    second_moments = (sample / largest).T @ (sample / largest) if len(sample) else np.eye(sample.shape[1])
+    axes = np.linalg.eigh(second_moments)[1][:, ::-1][:, : _MOST_AXES + 1]
+    wide = np.ptp(sample @ axes, axis=0) > _FLAT if len(sample) else np.zeros(axes.shape[1], dtype=bool)
+    wide[0] = True  # some axis has to sort
+    return np.ascontiguousarray(axes[:, wide]), np.argsort(-np.diagonal(second_moments), kind="stable")
+
+
+def _geometry(along: FloatArray, reach: float) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Cells along each of three axes, where they begin, and how long they are; no more cells than points."""
+    n_points, n_axes = along.shape
+    shape, low, side = np.ones(3, dtype=np.intp), np.zeros(3), np.full(3, np.inf)
+    if not n_axes or not n_points:
+        return shape, low, side
+    low[:n_axes] = np.min(along, axis=0)
+    extent = np.max(along, axis=0) - low[:n_axes]
+    wanted = np.maximum(np.floor(extent * _CELLS_PER_RADIUS[n_axes] / reach), 1.0)
+    while np.prod(wanted) > n_points:
+        wanted[np.argmax(wanted)] /= 2.0
+        wanted = np.maximum(np.floor(wanted), 1.0)
+    shape[:n_axes] = wanted.astype(np.intp)
+    with np.errstate(divide="ignore"):
+        side[:n_axes] = np.where(extent > 0, extent / wanted, np.inf)
+    return shape, low, side
+
+
+def _cell_numbers(along: FloatArray, shape: IntArray, low: FloatArray, side: FloatArray) -> IntArray:
+    number = np.zeros(len(along), dtype=np.intp)
+    for axis in range(3):
+        if shape[axis] > 1:
+            place = np.floor((along[:, axis] - low[axis]) / side[axis]).astype(np.intp)
+            number = number * shape[axis] + np.clip(place, 0, shape[axis] - 1)
+    return number
+
+
+@jit
+def _taken(points: FloatArray, order: IntArray, columns: IntArray) -> FloatArray:
+    """Rows and columns in another order."""
+    out = np.empty((len(order), len(columns)))
+    for i in range(len(order)):
+        for j in range(len(columns)):
+            out[i, j] = points[order[i], columns[j]]
+    return out
+
+
+@jit
+def _search(cells: Cells, rows: FloatArray, along: FloatArray, counts: IntArray) -> Any:
+    """Fill in the counts; return the places of neighbours, their squared distances, and how many were looked at."""
+    index, squares = np.empty(16 * len(rows) + 16, dtype=np.int32), np.empty(16 * len(rows) + 16)
+    found, looked_at, sort_axis = 0, 0, along.shape[1] - 1
+    first, last = np.zeros(3, dtype=np.intp), np.zeros(3, dtype=np.intp)
+    for i in range(len(rows)):
+        before = found
+        _window(cells, along[i], sort_axis, first, last)
+        for p in range(first[0], last[0] + 1):
+            for q in range(first[1], last[1] + 1):
+                for r in range(first[2], last[2] + 1):
+                    cell = (p * cells.shape[1] + q) * cells.shape[2] + r
+                    start, stop = cells.starts[cell], cells.starts[cell + 1]
+                    if start == stop:
+                        continue
+                    left = cells.reach**2 - _gap(cells, along[i], sort_axis, p, q, r)
+                    if left < 0.0:
+                        continue
+                    width = np.sqrt(left)
+                    at = _first_not_below(cells.along, sort_axis, start, stop, along[i, sort_axis] - width)
+                    if found + stop - at > len(index):
+                        index, squares = _longer(index, squares, found, 2 * (found + stop - at))
+                    while at < stop and cells.along[at, sort_axis] <= along[i, sort_axis] + width:
+                        square = _square_below_one(cells.points[at], rows[i])
+                        if square < 1.0:
+                            index[found], squares[found] = at, square
+                            found += 1
+                        looked_at += 1
+                        at += 1
+        counts[i] = found - before
+    return index[:found].copy(), squares[:found].copy(), looked_at
+
+
+@jit
+def _window(cells: Cells, along: FloatArray, n_axes: Any, first: IntArray, last: IntArray) -> None:
+    """Cells that may hold neighbours, along each axis of the grid."""
+    for axis in range(n_axes):
+        here, side, number = along[axis] - cells.low[axis], cells.side[axis], cells.shape[axis]
+        # Compared as floats: a row far away has no cell number that an integer could hold.
+        first[axis] = int(min(max(np.floor((here - cells.reach) / side), 0.0), float(number)))
+        last[axis] = int(min(max(np.floor((here + cells.reach) / side), -1.0), float(number - 1)))
+
+
+@jit
+def _gap(cells: Cells, along: FloatArray, n_axes: Any, p: Any, q: Any, r: Any) -> Any:
+    """Squared distance from a row to a cell, along the axes of the grid."""
+    total = 0.0
+    for axis in range(n_axes):
+        number = p if axis == 0 else (q if axis == 1 else r)
+        here = along[axis] - cells.low[axis]
+        # Points at the ends may lie a rounding outside their cells.
+        below = number * cells.side[axis] - here
+        above = here - (number + 1) * cells.side[axis]
+        outside = max(max(below, above) - (cells.reach - 1.0), 0.0)
+        total += outside * outside
+    return total
+
+
+@jit
+def _first_not_below(along: FloatArray, axis: Any, start: Any, stop: Any, value: Any) -> Any:
+    while start < stop:
+        middle = (start + stop) // 2
+        if along[middle, axis] < value:
+            start = middle + 1
+        else:
+            stop = middle
+    return start
+
+
+@jit
+def _square_below_one(first: FloatArray, second: FloatArray) -> Any:
+    """Squared distance, or what is known of it when it has reached 1."""
+    total, n_features = 0.0, len(first)
+    for j in range(n_features):
+        difference = first[j] - second[j]
+        total += difference * difference
+        if total >= 1.0:
+            return total
+    return total
+
+
+@jit
+def _longer(index: IntArray, squares: FloatArray, used: Any, size: Any) -> Any:
+    more_index, more_squares = np.empty(size, dtype=np.int32), np.empty(size)
+    more_index[:used] = index[:used]
+    more_squares[:used] = squares[:used]
+    return more_index, more_squares

@@ -1,0 +1,244 @@
+"""A kernel of compact support on all pairs of rows: a sparse matrix, which is stored.
+
+Rows are kept in the order of their cells (see ``neighbours``), in which neighbours are close in memory, too: what is
+computed with the matrix is in that order of *places*, and ``order`` tells which row is in each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from mercer._jit import jit
+from mercer._typing import FloatArray, IntArray
+from mercer.engine.executors.base import Executor, Tick
+from mercer.engine.memory import available_memory
+from mercer.engine.neighbours import Grid, Neighbours
+from mercer.engine.rows import Rows
+from mercer.engine.walk import map_rows
+from mercer.kernels import Compact
+
+__all__ = ["SizeEstimate", "SparseGram", "SparseKernel"]
+
+_CHUNK = 1024  # rows whose neighbours are found at a time
+_SAMPLE, _ENOUGH = 1024, 4_000_000  # rows, and neighbours, from which the size of the matrix is estimated
+_SPARE = 1.25  # memory for the pieces from which the matrix is put together
+
+
+@dataclass(frozen=True)
+class SizeEstimate:
+    """How large a sparse kernel matrix would be.
+
+    Attributes
+    ----------
+    per_row, standard_error : float
+        Non-zeros of a row, on average, and how well that is known.
+    nnz, n_bytes : float
+        Of the whole matrix.
+    """
+
+    per_row: float
+    standard_error: float
+    nnz: float
+    n_bytes: float
+
+
+@dataclass(frozen=True)
+class SparseGram:
+    """Kernel values between all points, in places, by rows (CSR): symmetric, both triangles stored."""
+
+    starts: IntArray  # (n + 1,), int64
+    index: IntArray  # (nnz,), int32
+    values: FloatArray  # (nnz,)
+
+    @property
+    def nnz(self) -> int:
+        """Number of stored values."""
+        return len(self.index)
+
+    @property
+    def n_points(self) -> int:
+        """Number of rows."""
+        return len(self.starts) - 1
+
+    def times(self, vectors: FloatArray, *, executor: Executor) -> FloatArray:
+        """K v for vectors (n, p), summed in float64."""
+        out = np.empty(vectors.shape)
+        vectors = np.ascontiguousarray(vectors)
+        # Spans of about equal numbers of values, not of rows.
+        pieces = max(1, min(4 * executor.n_jobs, self.n_points))
+        bounds = np.searchsorted(self.starts, np.linspace(0, self.nnz, pieces + 1))
+        bounds[0], bounds[-1] = 0, self.n_points
+
+        def task(first: int, last: int, _tick: Tick) -> None:
+            _multiply(self.starts, self.index, self.values, vectors, out, (int(bounds[first]), int(bounds[last])))
+
+        executor.run(task, pieces, tile=1)
+        return out
+
+    def plus_diagonal(self, diagonal: FloatArray) -> Any:
+        """K + diag, as SciPy has it."""
+        matrix = sparse.csr_array((self.values.astype(np.float64), self.index, self.starts), shape=(self.n_points,) * 2)
+        return sparse.csr_array(matrix + sparse.diags_array(diagonal))
+
+
+class SparseKernel:
+    """A kernel of compact support between rows and given points.
+
+    Parameters
+    ----------
+    kernel : Compact
+        With numbers for parameters.
+    points : array (n, d)
+    dtype : dtype
+        Of the kernel values that are stored.
+
+    Attributes
+    ----------
+    order : array (n,)
+        Number of the point in each place.
+    """
+
+    def __init__(self, kernel: Compact, points: FloatArray, dtype: Any = np.float64) -> None:
+        n_features = points.shape[1]
+        self._kernel, self._dtype = kernel.for_dimension(n_features), np.dtype(dtype)
+        self._n_features, self._support = n_features, kernel.support(n_features)
+        self._unit = np.broadcast_to(np.asarray(kernel.length_scale, dtype=np.float64) * self._support, n_features)
+        with np.errstate(over="ignore"):
+            scaled = np.asarray(points, dtype=np.float64) / self._unit
+        if not np.all(np.isfinite(scaled)):
+            msg = "rows are too large for the kernel's length scale: X / length_scale overflows. Scale X."
+            raise ValueError(msg)
+        self._grid = Grid(scaled)
+
+    @property
+    def order(self) -> IntArray:
+        """Number of the point in each place."""
+        return self._grid.order
+
+    def estimate(self, rng: np.random.Generator) -> SizeEstimate:
+        """Estimate the size of ``gram`` from some rows."""
+        n_points = len(self.order)
+        places = rng.permutation(n_points)[:_SAMPLE]
+        counts: list[int] = []
+        while len(counts) < len(places) and sum(counts) < _ENOUGH:
+            counts += self._grid.at(places[len(counts) : len(counts) + 16]).counts.tolist()
+        mean = float(np.mean(counts)) if counts else 0.0
+        complete = len(counts) == n_points
+        error = 0.0 if complete or len(counts) < 2 else float(np.std(counts, ddof=1) / np.sqrt(len(counts)))
+        nnz = mean * n_points
+        return SizeEstimate(mean, error, nnz, nnz * (4 + self._dtype.itemsize))
+
+    def check_memory(self, rng: np.random.Generator) -> SizeEstimate:
+        """Raise ``MemoryError`` if the matrix would not fit; else return what is expected of it."""
+        size, available = self.estimate(rng), available_memory()
+        if available is not None and _SPARE * size.n_bytes > available:
+            msg = (
+                f"the sparse kernel matrix would have {size.nnz:.2g} non-zeros ({size.per_row:.0f} ± "
+                f"{size.standard_error:.0f} in each row) and need {_SPARE * size.n_bytes / 1e9:.1f} GB, where "
+                f"{available / 1e9:.1f} GB are available. Use a smaller length scale or cut-off, rows in float32, "
+                "or NystromRegressor."
+            )
+            raise MemoryError(msg)
+        return size
+
+    def gram(self, *, executor: Executor) -> SparseGram:
+        """All kernel values between the points that are not zero."""
+        n_points = len(self.order)
+        n_chunks = -(-n_points // _CHUNK)
+        # Points are dense in some places and sparse in others: chunks in no order give each worker its share.
+        shuffled = np.random.default_rng(0).permutation(n_chunks)
+        parts: list[tuple[IntArray, IntArray, FloatArray] | None] = [None] * n_chunks
+
+        def task(first: int, last: int, tick: Tick) -> None:
+            for chunk in shuffled[first:last]:
+                found = self._grid.among(chunk * _CHUNK, min((chunk + 1) * _CHUNK, n_points))
+                parts[chunk] = (found.counts, found.index, self._values(found))
+                tick(1)
+
+        executor.run(task, n_chunks, tile=1, name="neighbours")
+        return _assembled(parts, n_points, self._dtype)
+
+    def cross(self, rows: FloatArray) -> Any:
+        """Kernel values between rows (q, d) and the points in their places, a SciPy array (q, n)."""
+        found = self._find(rows)
+        starts = np.concatenate([[0], np.cumsum(found.counts)])
+        return sparse.csr_array((self._values(found), found.index, starts), shape=(len(rows), len(self.order)))
+
+    def columns(self, places: IntArray) -> Any:
+        """Kernel values between all points and those in some places, both in places, a SciPy array (n, q)."""
+        found = self._grid.at(places)
+        starts = np.concatenate([[0], np.cumsum(found.counts)])
+        shape = (len(places), len(self.order))
+        return sparse.csr_array(sparse.csr_array((self._values(found), found.index, starts), shape=shape).T)
+
+    def times(self, rows: Rows, vectors: FloatArray, *, executor: Executor) -> FloatArray:
+        """k(rows, points) v for vectors (n, p) in places, shape (q, p)."""
+        result, vectors = np.empty((rows.n_rows, vectors.shape[1])), np.ascontiguousarray(vectors)
+
+        def prepare() -> Callable[[FloatArray, FloatArray], None]:
+            def function(block: FloatArray, target: FloatArray) -> None:
+                found = self._find(block)
+                starts = np.concatenate([[0], np.cumsum(found.counts)])
+                _multiply(starts, found.index, self._values(found), vectors, target, (0, len(block)))
+
+            return function
+
+        map_rows(rows, executor, tile=_CHUNK, prepare=prepare, out=result, name="rows")
+        return result
+
+    def _find(self, rows: FloatArray) -> Neighbours:
+        with np.errstate(over="ignore", invalid="ignore"):
+            scaled = np.asarray(rows, dtype=np.float64) / self._unit
+        # Rows that overflow are far from all points.
+        return self._grid.find(np.clip(np.nan_to_num(scaled, nan=np.inf), -_FAR, _FAR))
+
+    def _values(self, found: Neighbours) -> FloatArray:
+        squares = found.squares * self._support**2
+        squares = squares.astype(self._dtype, copy=False)
+        self._kernel.of_squares(squares, self._n_features)
+        return squares
+
+
+_FAR = 1e150  # squares of it are numbers
+
+
+def _assembled(
+    parts: list[tuple[IntArray, IntArray, FloatArray] | None], n_points: int, dtype: np.dtype[Any]
+) -> SparseGram:
+    """One matrix of all parts, each of which is let go of when it has been copied."""
+    starts = np.zeros(n_points + 1, dtype=np.int64)
+    if parts:
+        np.cumsum(np.concatenate([part[0] for part in parts if part is not None]), out=starts[1:])
+    index, values = np.empty(starts[-1], dtype=np.int32), np.empty(starts[-1], dtype=dtype)
+    at = 0
+    for number, part in enumerate(parts):
+        if part is not None:
+            stop = at + len(part[1])
+            index[at:stop], values[at:stop] = part[1], part[2]
+            at, parts[number] = stop, None
+    return SparseGram(starts, index, values)
+
+
+@jit
+def _multiply(
+    starts: IntArray, index: IntArray, values: FloatArray, vectors: FloatArray, out: FloatArray, span: Any
+) -> None:
+    """Rows of a sparse matrix times dense vectors."""
+    n_vectors = vectors.shape[1]
+    for i in range(span[0], span[1]):
+        if n_vectors == 1:
+            total = 0.0
+            for e in range(starts[i], starts[i + 1]):
+                total += values[e] * vectors[index[e], 0]
+            out[i, 0] = total
+        else:
+            for c in range(n_vectors):
+                out[i, c] = 0.0
+            for e in range(starts[i], starts[i + 1]):
+                for c in range(n_vectors):
+                    out[i, c] += values[e] * vectors[index[e], c]
