@@ -251,6 +251,5 @@ def _median(values: FloatArray, weights: FloatArray) -> float:
     """Median of rows that count by their weights: a row of weight 2 is the row twice."""
     order = np.argsort(values, kind="stable")
     values, shares = values[order], np.cumsum(weights[order]) / np.sum(weights)
-    above = np.searchsorted(shares, 0.5 * (1.0 + _ROUNDING), side="right")
-    below = np.searchsorted(shares, 0.5 * (1.0 - _ROUNDING), side="left")
-    return float((values[min(below, len(values) - 1)] + values[min(above, len(values) - 1)]) / 2)
+    below, above = np.searchsorted(shares, [0.5 * (1.0 - _ROUNDING), 0.5 * (1.0 + _ROUNDING)])
+    return float(values[below] + values[min(int(above), len(values) - 1)]) / 2
