@@ -10,7 +10,7 @@ import numpy as np
 import scipy
 import sklearn
 
-from benchmarks import approximations, exact, forest, pseudo_inputs, sequential, start_up, strategies
+from benchmarks import approximations, compact, exact, forest, pseudo_inputs, sequential, start_up, strategies
 
 TITLES: dict[str, Callable[[int], str]] = {
     "Forest cover type: a basis of few points": forest.report,
@@ -19,6 +19,7 @@ TITLES: dict[str, Callable[[int], str]] = {
     "Choosing the basis": strategies.report,
     "Pseudo-inputs": pseudo_inputs.report,
     "Rows one after the other": sequential.report,
+    "Kernels of compact support": compact.report,
     "Start-up": start_up.report,
 }
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mercer.estimators.online_regressor import OnlineRegressor
     from mercer.estimators.pseudo_input_regressor import PseudoInputRegressor
     from mercer.estimators.reduced_rank_regressor import ReducedRankRegressor
+    from mercer.estimators.tune_cutoff import tune_cutoff
     from mercer.expansion import KernelExpansion
 
 _HOMES = {
@@ -36,6 +37,7 @@ _HOMES = {
     "OnlineRegressor": "mercer.estimators.online_regressor",
     "PseudoInputRegressor": "mercer.estimators.pseudo_input_regressor",
     "ReducedRankRegressor": "mercer.estimators.reduced_rank_regressor",
+    "tune_cutoff": "mercer.estimators.tune_cutoff",
 }
 _MODULES = ("basis", "datasets", "kernels")
 
@@ -55,6 +57,7 @@ __all__ = [
     "basis",
     "datasets",
     "kernels",
+    "tune_cutoff",
 ]
 
 

@@ -21,18 +21,19 @@ from mercer.engine import SparseGram, SparseKernel, Threads
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.solvers.conjugate_gradient import conjugate_gradient
 from mercer.solvers.dense import pivoted_cholesky
-from mercer.solvers.lanczos import ExtremeEigenvalues, extreme_eigenvalues, stochastic_log_determinant
+from mercer.solvers.lanczos import extreme_eigenvalues, smallest_eigenvalue, stochastic_log_determinant
 from mercer.solvers.preconditioners import NystromPreconditioner
 from mercer.solvers.sparse_cholesky import SparseFactor, sparse_cholesky
 from mercer.solvers.sparse_preconditioners import Incomplete, Jacobi
 from mercer.solvers.sparse_symbolic import count_fill, ordering_permutation
 
-__all__ = ["CompactSystem", "Options"]
+__all__ = ["CompactSystem", "Options", "least_eigenvalue"]
 
 Operator = Callable[[FloatArray], FloatArray]
 
-_LOOKED_AT = 4_000_000  # non-zeros of K up to which the fill-in of its factor is counted
-_FACTORED = 40_000_000  # non-zeros of the factor up to which it is made: some ten seconds, half a gigabyte
+_PART = 4096  # rows from whose factor the size of the whole is guessed
+_SLACK = 3.0  # by which that guess may be wrong
+_FACTORED = 10_000_000  # non-zeros of the factor up to which it is made: seconds, and 120 megabytes
 _COARSE = 500  # points of the coarse level of the preconditioner
 _RANK_TOLERANCE = 1e-10
 _PROBES, _STEPS = 16, 60  # of the stochastic log-determinant
@@ -118,36 +119,13 @@ class CompactSystem:
 
     def condition(self, rng: np.random.Generator, executor: Threads) -> float:
         """Estimate of the condition number of H, from a few steps of Lanczos."""
-        found = self._spectrum(self.apply, rng, executor, max_iter=_SPECTRUM_STEPS, scale=float(np.min(self.diagonal)))
-        # The least eigenvalue is found slowly, from above; the noise bounds it from below if K is positive definite.
-        return found.largest.value / max(found.smallest.value, float(np.min(self.diagonal)))
-
-    def least_eigenvalue(self, rng: np.random.Generator, executor: Threads) -> float:
-        """Bound the least eigenvalue of K from below; raise if K + λI is not safely positive definite."""
         noise = float(np.min(self.diagonal))
-        found = self._spectrum(
-            lambda vectors, executor: self.gram.times(vectors, executor=executor),
-            rng, executor, max_iter=_DEFINITE_STEPS, scale=noise,
-        ).smallest  # fmt: skip
-        if not found.bound > -_SAFE * noise:
-            state = "is" if found.converged else "could only be bounded by"
-            msg = (
-                f"the least eigenvalue of the kernel matrix {state} {found.bound:.3g}, and the noise {noise:.3g} does "
-                "not make up for it: the kernel is below the rule that guarantees definiteness, and on these rows that "
-                "matters. Use a larger noise, a larger exponent or dimension of the kernel (None guarantees it), or a "
-                "smaller length scale."
-            )
-            raise NotPositiveDefiniteError(msg)
-        return found.bound
-
-    def _spectrum(
-        self, apply: Callable[[FloatArray, Threads], FloatArray], rng: np.random.Generator, executor: Threads,
-        *, max_iter: int, scale: float,
-    ) -> ExtremeEigenvalues:  # fmt: skip
-        return extreme_eigenvalues(
-            lambda vectors: apply(vectors, executor), self.gram.n_points,
-            tol=0.1 * _SAFE, max_iter=max_iter, rng=rng, scale=scale,
+        found = extreme_eigenvalues(
+            lambda vectors: self.apply(vectors, executor), self.gram.n_points,
+            tol=0.1 * _SAFE, max_iter=_SPECTRUM_STEPS, rng=rng, scale=noise,
         )  # fmt: skip
+        # The least eigenvalue is found slowly, from above; the noise bounds it from below if K is positive definite.
+        return found.largest.value / max(found.smallest.value, noise)
 
     def _prior(self) -> FloatArray:
         """The diagonal of K."""
@@ -158,12 +136,24 @@ class CompactSystem:
 
     def _worth_factoring(self, matrix: Any) -> IntArray | None:
         """The order in which H is to be factored, or None if it is not to be."""
-        if self.options.solver == "cg" or (self.options.solver == "auto" and self.gram.nnz > _LOOKED_AT):
+        if self.options.solver == "cg" or (self.options.solver == "auto" and self._fills_up(matrix)):
             return None
         permutation = ordering_permutation(matrix, self.options.ordering)
         if self.options.solver == "auto" and count_fill(matrix, permutation) > _FACTORED:
             return None
         return permutation
+
+    def _fills_up(self, matrix: Any) -> bool:
+        """Whether the factor would be so large that not even its size is worth finding out, by that of small parts.
+
+        Where rows fill many dimensions, the entries of the factor grow with n², and an ordering takes long to find.
+        """
+        half, whole = (sparse.csr_array(matrix[:size, :size]) for size in (_PART // 2, _PART))
+        if self.gram.n_points <= _PART:
+            return False
+        fill = [count_fill(part, ordering_permutation(part, "amd")) for part in (half, whole)]
+        growth = fill[1] * (self.gram.n_points / _PART) ** np.log2(fill[1] / fill[0])
+        return bool(growth > _SLACK * _FACTORED)
 
     def _make_preconditioner(self, kernel: SparseKernel, executor: Threads) -> Operator:
         name = self.options.preconditioner
@@ -174,6 +164,24 @@ class CompactSystem:
         if name == "incomplete":
             return Incomplete(self._matrix())
         return _two_level(kernel, self.diagonal)
+
+
+def least_eigenvalue(gram: SparseGram, noise: float, rng: np.random.Generator, executor: Threads) -> float:
+    """Bound the least eigenvalue of K from below; raise if K + λI is not safely positive definite."""
+    found = smallest_eigenvalue(
+        lambda vectors: gram.times(vectors, executor=executor), gram.n_points,
+        tol=0.1 * _SAFE, max_iter=_DEFINITE_STEPS, rng=rng, scale=noise,
+    )  # fmt: skip
+    if not found.bound > -_SAFE * noise:
+        state = "is" if found.converged else "could only be bounded by"
+        msg = (
+            f"the least eigenvalue of the kernel matrix {state} {found.bound:.3g}, and the noise {noise:.3g} does "
+            "not make up for it: the kernel is below the rule that guarantees definiteness, and on these rows that "
+            "matters. Use a larger noise, a larger exponent or dimension of the kernel (None guarantees it), or a "
+            "smaller length scale."
+        )
+        raise NotPositiveDefiniteError(msg)
+    return found.bound
 
 
 def _two_level(kernel: SparseKernel, diagonal: FloatArray) -> NystromPreconditioner:

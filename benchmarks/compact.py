@@ -1,0 +1,114 @@
+"""Kernels of compact support: how time and memory grow with the rows of a plane, and all rows of forest."""
+
+import time
+from functools import partial
+from typing import Any
+
+import numpy as np
+from sklearn.ensemble import HistGradientBoostingClassifier
+
+from benchmarks.memory import peak_megabytes
+from mercer import CompactClassifier, CompactRegressor, tune_cutoff
+from mercer.datasets import load_forest
+from mercer.kernels import Wendland
+from mercer.reports.table import format_table
+
+SIZES = (10_000, 100_000, 1_000_000)
+FACTORED = 100_000  # rows up to which the matrix is factored
+NEIGHBOURS = 60
+N_QUERIES, N_TRAIN = 100_000, 500_000
+
+
+def report(rounds: int) -> str:
+    """Run and describe the results."""
+    return f"{_plane()}\n\n{_forest()}"
+
+
+def plane(n: int) -> tuple[Any, Any]:
+    """Rows in the unit square, and a noisy function of them."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(n, 2))
+    return X, np.sin(20 * X[:, 0]) * np.cos(15 * X[:, 1]) + 0.1 * rng.normal(size=n)
+
+
+def model(n: int, solver: str) -> CompactRegressor:
+    """Wendland's kernel on as many neighbours, whatever the number of rows."""
+    radius = float(np.sqrt(NEIGHBOURS / (np.pi * n)))
+    return CompactRegressor(Wendland(radius), noise=0.1, solver=solver, random_state=0)
+
+
+def _fit(solver: str, data: tuple[Any, Any]) -> Any:
+    return model(len(data[1]), solver).fit(*data)
+
+
+def _plane() -> str:
+    _fit("cg", plane(2000)), _fit("cholesky", plane(2000))  # compiles
+    queries = np.random.default_rng(1).uniform(size=(N_QUERIES, 2))
+    rows, times = [], []
+    for n in SIZES:
+        for solver in ("cg", "cholesky") if n <= FACTORED else ("cg",):
+            start = time.perf_counter()
+            fitted = _fit(solver, plane(n))
+            seconds = time.perf_counter() - start
+            determinant = fitted.log_determinant()[0] if solver == "cholesky" else "-"
+            start = time.perf_counter()
+            fitted.predict(queries)
+            predicted = time.perf_counter() - start
+            memory = peak_megabytes(partial(plane, n), partial(_fit, solver))
+            rows.append([
+                n, solver, fitted.nnz_, fitted.fill_in_ or "-", fitted.n_iter_, seconds, memory, predicted, determinant,
+            ])  # fmt: skip
+            times += [(n, seconds)] if solver == "cg" else []
+    exponent = np.polyfit(*np.log(np.array(times)).T, 1)[0]
+    header = [
+        "rows", "solver", "non-zeros", "fill-in", "iterations", "fit, s", "MB beyond the rows",
+        f"{N_QUERIES:,} predictions, s", "log-determinant",
+    ]  # fmt: skip
+    return (
+        format_table(header, rows) + f"\n\nTime of conjugate gradients grows with the power {exponent:.2f} of the rows."
+    )
+
+
+def _forest() -> str:
+    X, y = load_forest()
+    order = np.random.default_rng(0).permutation(len(X))
+    X, y = np.ascontiguousarray(X[order], dtype=np.float64), y[order] == 2
+    train, test = (X[:N_TRAIN], y[:N_TRAIN]), (X[N_TRAIN:], y[N_TRAIN:])
+    rows = []
+    for name, kernel in (
+        ("checked (1 - r)²", Wendland(smoothness=0, dimension=3)),
+        ("guaranteed", Wendland(smoothness=0)),
+    ):
+        start = time.perf_counter()
+        found = tune_cutoff(
+            CompactClassifier(kernel, tol=1e-4, solver="cg", random_state=0), *train,
+            n_neighbours=(15, 30, 60), noises=(0.03, 0.1, 0.3), random_state=0,
+        )  # fmt: skip
+        middle = time.perf_counter()
+        fitted = found.model.fit(*train)
+        stop = time.perf_counter()
+        wrong = 100 * np.mean(fitted.predict(test[0]) != test[1])
+        rows.append([
+            name, len(found.trials), middle - start, stop - middle, time.perf_counter() - stop, wrong, fitted.nnz_,
+            "-" if fitted.min_eigenvalue_ is None else fitted.min_eigenvalue_,
+        ])  # fmt: skip
+    start = time.perf_counter()
+    boosted = HistGradientBoostingClassifier(max_iter=1000, max_leaf_nodes=255, random_state=0).fit(*train)
+    middle = time.perf_counter()
+    wrong = 100 * np.mean(boosted.predict(test[0]) != test[1])
+    rows.append(
+        ["gradient boosting, 1000 trees", "-", "-", middle - start, time.perf_counter() - middle, wrong, "-", "-"]
+    )
+    header = [
+        "forest",
+        "trials",
+        "tuning, s",
+        "fit, s",
+        "predict, s",
+        "error, %",
+        "non-zeros",
+        "least eigenvalue above",
+    ]
+    return format_table(header, rows) + (
+        "\n\nAll 500 000 rows in the units of the data, 81 012 to test; tuned on a part of the training rows."
+    )

@@ -1,0 +1,282 @@
+r"""The metric and the cut-off of a kernel of compact support, by the error on rows that are held out.
+
+The number of neighbours, not the length scale, is what is chosen: a metric (one scale per feature, up to a factor) and
+a mean number of neighbours determine the cut-off. So a metric that was found on some of the rows holds for all of them.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+from sklearn.base import clone, is_classifier
+
+from mercer._typing import FloatArray, IntArray, RandomState
+from mercer._validation import check_random_state, check_table
+from mercer.engine import ArrayRows, Threads, neighbour_distance
+from mercer.estimators.compact_machine import CompactMachine
+from mercer.exceptions import NotPositiveDefiniteError, StarvedWarning
+from mercer.kernels import Compact, Wendland
+
+__all__ = ["CutoffSearch", "Trial", "tune_cutoff"]
+
+_SAMPLE = 256  # rows whose neighbours are counted
+_MOST_HELD_OUT = 20_000
+_SAME = 1e-9  # logarithms of scales that differ less are the same
+_LOOSE = 1e-3  # relative residual that is enough to compare errors
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A choice, and what came of it.
+
+    Attributes
+    ----------
+    scales : array (d,)
+        The metric: features are divided by these.
+    n_neighbours : float
+        On average within the cut-off.
+    noise : float
+    error : float
+        On the rows held out: share of wrong classes, or mean squared error in variances of y; infinite if refused.
+    seconds : float
+    n_rows : int
+        Rows that were learned.
+    """
+
+    scales: FloatArray
+    n_neighbours: float
+    noise: float
+    error: float = np.inf
+    seconds: float = 0.0
+    n_rows: int = 0
+
+
+Move: TypeAlias = Callable[[Trial], Trial]
+
+
+@dataclass(frozen=True)
+class CutoffSearch:
+    """What ``tune_cutoff`` has found.
+
+    Attributes
+    ----------
+    model : CompactRegressor or CompactClassifier
+        Not fitted, with the kernel and the noise that were chosen, for all rows.
+    best : Trial
+    trials : list of Trial
+        In their order.
+    """
+
+    model: Any
+    best: Trial
+    trials: list[Trial]
+
+
+def tune_cutoff(
+    model: CompactMachine,
+    X: Any,
+    y: Any,
+    *,
+    n_neighbours: Sequence[float] = (15, 30, 60, 120),
+    noises: Sequence[float] = (0.01, 0.1, 1.0),
+    groups: Sequence[Sequence[int]] | None = None,
+    held_out: float = 0.1,
+    max_rows: int = 50_000,
+    max_trials: int = 100,
+    random_state: RandomState = None,
+    verbose: int = 0,
+) -> CutoffSearch:
+    """Choose the metric, the cut-off and the noise of a model on a kernel of compact support.
+
+    First the features as they are and standardised are compared; then the scale of each feature is doubled and halved
+    for as long as that helps; on all rows, at last, the number of neighbours and the noise are chosen. What helps is
+    judged on rows that are held out, by more than a standard error of the difference, row by row.
+
+    Parameters
+    ----------
+    model : CompactRegressor or CompactClassifier
+        Its kernel's length scale and its noise are replaced.
+    X, y : arrays (n, d), (n,) or (n, p)
+    n_neighbours, noises : sequences of numbers
+        To choose from; the metric is chosen with those in the middle.
+    groups : sequence of sequences of int, optional
+        Features that share a scale; by default all that have two values only are a group, others are by themselves.
+    held_out : float, default=0.1
+        Share of the rows that are held out, 20 000 at most.
+    max_rows : int, default=50_000
+        Rows on which the metric is chosen.
+    max_trials : int, default=100
+        Fits at the most.
+    random_state : int, RandomState or None, default=None
+        For the rows that are drawn.
+    verbose : int, default=0
+        1 tells of each trial.
+
+    Returns
+    -------
+    CutoffSearch
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mercer import CompactRegressor, tune_cutoff
+    >>> X = np.random.default_rng(0).uniform(size=(2000, 2)) * [1.0, 1000.0]
+    >>> found = tune_cutoff(CompactRegressor(), X, np.sin(9 * X[:, 0]), random_state=0)
+    >>> as_it_is, standardised = found.trials[:2]
+    >>> round(as_it_is.error, 2), round(standardised.error, 4), round(found.best.error, 4)
+    (1.18, 0.0019, 0.0)
+    """
+    task = _Task(model, X, y, held_out=held_out, max_rows=max_rows, random_state=random_state)
+    search = _Search(task, max_trials, verbose)
+    k, noise = n_neighbours[len(n_neighbours) // 2], noises[len(noises) // 2]
+    spread = np.std(task.some_rows(), axis=0)
+    search.consider(Trial(np.ones(task.n_features), k, noise), task.some)
+    search.consider(Trial(np.where(spread > 0, spread, 1.0), k, noise), task.some)
+    search.improve(_scale_moves(groups or task.groups()), task.some)
+    search.restart(task.learned)
+    search.improve(_number_moves(n_neighbours, noises), task.learned)
+    return CutoffSearch(task.configured(search.best, np.arange(task.n_rows)), search.best, search.trials)
+
+
+def _scale_moves(groups: Sequence[Sequence[int]]) -> list[Move]:
+    """Double and halve the scales of each group."""
+
+    def scaled(best: Trial, group: list[int], factor: float) -> Trial:
+        scales = best.scales.copy()
+        scales[group] *= factor
+        return replace(best, scales=scales)
+
+    return [partial(scaled, group=list(group), factor=factor) for group in groups for factor in (2.0, 0.5)]
+
+
+def _number_moves(n_neighbours: Sequence[float], noises: Sequence[float]) -> list[Move]:
+    by_neighbours = [partial(replace, n_neighbours=k) for k in n_neighbours]
+    return [*by_neighbours, *(partial(replace, noise=noise) for noise in noises)]
+
+
+class _Task:
+    """Rows to learn and rows to judge by."""
+
+    def __init__(
+        self, model: CompactMachine, X: Any, y: Any, *, held_out: float, max_rows: int, random_state: RandomState
+    ) -> None:
+        if not isinstance(model, CompactMachine):
+            msg = f"model must be a CompactRegressor or CompactClassifier, got {type(model).__name__}."
+            raise TypeError(msg)
+        self._model, self._X, self._y = clone(model), check_table(clone(model), X, reset=True), np.asarray(y)
+        self.n_rows, self.n_features = self._X.shape
+        if not 0 < held_out < 1 or len(self._y) != self.n_rows or self.n_rows < 10:
+            msg = f"held_out must be between 0 and 1, y as long as X, and there must be 10 rows; got {held_out}, "
+            raise ValueError(msg + f"{len(self._y)} and {self.n_rows}.")
+        self._random = check_random_state(random_state)
+        order = self._random.permutation(self.n_rows)
+        n_held_out = max(1, min(int(held_out * self.n_rows), _MOST_HELD_OUT))
+        self._held_out, self.learned = order[:n_held_out], np.sort(order[n_held_out:])
+        self.some = np.sort(order[n_held_out:][:max_rows])
+        self._classifies = is_classifier(model)
+
+    def some_rows(self) -> FloatArray:
+        return np.asarray(self._X[self.some], dtype=np.float64)
+
+    def groups(self) -> list[list[int]]:
+        """Features one by one, those of two values together."""
+        rows = self.some_rows()
+        two = [j for j in range(self.n_features) if len(np.unique(rows[:, j])) <= 2]
+        return [[j] for j in range(self.n_features) if j not in two] + ([two] if two else [])
+
+    def configured(self, trial: Trial, index: IntArray) -> Any:
+        """The model of a trial for some rows."""
+        kernel = Wendland() if isinstance(self._model.kernel, str) else clone(self._model.kernel)
+        if not isinstance(kernel, Compact):
+            msg = f"the kernel must be 'wendland' or of compact support, got {kernel!r}."
+            raise TypeError(msg)
+        rows = np.asarray(self._X[index], dtype=np.float64) / trial.scales
+        sample = rows[np.random.default_rng(0).permutation(len(rows))[:_SAMPLE]]
+        number = max(1, round(trial.n_neighbours))
+        distance = neighbour_distance(
+            ArrayRows(rows, checked=True), sample, number, executor=Threads(self._model.n_jobs)
+        )
+        kernel = kernel.with_radius(distance)
+        kernel.length_scale = kernel.length_scale * trial.scales
+        return clone(self._model).set_params(kernel=kernel, noise=trial.noise)
+
+    def losses(self, trial: Trial, index: IntArray) -> FloatArray:
+        """Loss of each row held out, for a model of the rows of the index."""
+        model = self.configured(trial, index).set_params(tol=max(_LOOSE, self._model.tol), random_state=0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", StarvedWarning)
+            model.fit(self._X[index], self._y[index])
+        truth, found = self._y[self._held_out], model.predict(self._X[self._held_out])
+        if self._classifies:
+            return np.asarray(found != truth, dtype=np.float64)
+        squares = ((found - truth) ** 2 / np.maximum(np.var(self._y, axis=0), 1e-300)).reshape(len(truth), -1)
+        return np.asarray(np.mean(squares, axis=1))
+
+
+class _Search:
+    """The best trial so far, and how it did row by row."""
+
+    def __init__(self, task: _Task, max_trials: int, verbose: int) -> None:
+        self._task, self._max_trials, self._verbose = task, max_trials, verbose
+        self.trials: list[Trial] = []
+        self._best: Trial | None = None
+        self._losses: FloatArray = np.empty(0)
+
+    @property
+    def best(self) -> Trial:
+        if self._best is None:
+            msg = "every trial was refused: the kernel is not positive definite on these rows. Use a guaranteed one."
+            raise NotPositiveDefiniteError(msg)
+        return self._best
+
+    def consider(self, trial: Trial, index: IntArray) -> bool:
+        """Try, and return whether it is better than the best."""
+        start = time.perf_counter()
+        try:
+            losses = self._task.losses(trial, index)
+        except NotPositiveDefiniteError:
+            losses = np.full(1, np.inf)
+        seconds = time.perf_counter() - start
+        trial = replace(trial, error=float(np.mean(losses)), seconds=seconds, n_rows=len(index))
+        self.trials.append(trial)
+        if self._verbose:
+            print(f"mercer: trial {len(self.trials)}: error {trial.error:.4g} ({seconds:.1f} s)", file=sys.stderr)
+        if not np.isfinite(trial.error) or (self._best is not None and not _is_better(losses, self._losses)):
+            return False
+        self._best, self._losses = trial, losses
+        return True
+
+    def restart(self, index: IntArray) -> None:
+        """Judge the best again, on other rows."""
+        best, self._best = self.best, None
+        self.consider(best, index)
+
+    def improve(self, moves: Sequence[Move], index: IntArray) -> None:
+        """Make moves for as long as they help, again and again until none does."""
+        better = True
+        while better:
+            better = False
+            for move in moves:
+                while self._may_try(trial := move(self.best), index) and self.consider(trial, index):
+                    better = True
+
+    def _may_try(self, trial: Trial, index: IntArray) -> bool:
+        """Whether there are trials left, and this one was not made yet: a common factor of the scales is none."""
+        return len(self.trials) < self._max_trials and not any(
+            (trial.n_neighbours, trial.noise, len(index)) == (other.n_neighbours, other.noise, other.n_rows)
+            and np.ptp(np.log(trial.scales / other.scales)) < _SAME
+            for other in self.trials
+        )
+
+
+def _is_better(losses: FloatArray, others: FloatArray) -> bool:
+    """Whether losses are smaller by more than a standard error of the difference."""
+    difference = others - losses
+    return bool(np.mean(difference) > np.std(difference) / np.sqrt(len(difference)))
