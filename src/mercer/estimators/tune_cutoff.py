@@ -28,11 +28,12 @@ __all__ = ["CutoffSearch", "Trial", "tune_cutoff"]
 
 _SAMPLE = 256  # rows whose neighbours are counted
 _MOST_HELD_OUT = 20_000
+_FACTORS = (2.0, 0.5, 16.0, 1 / 16)  # large ones for features that do not matter at all as they are, and might
 _SAME = 1e-9  # logarithms of scales that differ less are the same
 _LOOSE = 1e-3  # relative residual that is enough to compare errors
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Trial:
     """A choice, and what came of it.
 
@@ -95,9 +96,9 @@ def tune_cutoff(
 ) -> CutoffSearch:
     """Choose the metric, the cut-off and the noise of a model on a kernel of compact support.
 
-    First the features as they are and standardised are compared; then the scale of each feature is doubled and halved
-    for as long as that helps; on all rows, at last, the number of neighbours and the noise are chosen. What helps is
-    judged on rows that are held out, by more than a standard error of the difference, row by row.
+    First the features as they are and standardised are compared; then the scale of each feature is made larger and
+    smaller for as long as that helps; on all rows, at last, the number of neighbours and the noise are chosen. What
+    helps is judged on rows that are held out, by more than a standard error of the difference, row by row.
 
     Parameters
     ----------
@@ -139,21 +140,23 @@ def tune_cutoff(
     spread = np.std(task.some_rows(), axis=0)
     search.consider(Trial(np.ones(task.n_features), k, noise), task.some)
     search.consider(Trial(np.where(spread > 0, spread, 1.0), k, noise), task.some)
-    search.improve(_scale_moves(groups or task.groups()), task.some)
-    search.restart(task.learned)
-    search.improve(_number_moves(n_neighbours, noises), task.learned)
+    numbers = _number_moves(n_neighbours, noises)
+    search.improve(_scale_moves(groups or task.groups()), task.some, leave=len(numbers) + 1)
+    if len(task.some) < len(task.learned):
+        search.restart(task.learned)
+    search.improve(numbers, task.learned)
     return CutoffSearch(task.configured(search.best, np.arange(task.n_rows)), search.best, search.trials)
 
 
 def _scale_moves(groups: Sequence[Sequence[int]]) -> list[Move]:
-    """Double and halve the scales of each group."""
+    """Multiply the scales of each group."""
 
     def scaled(best: Trial, group: list[int], factor: float) -> Trial:
         scales = best.scales.copy()
         scales[group] *= factor
         return replace(best, scales=scales)
 
-    return [partial(scaled, group=list(group), factor=factor) for group in groups for factor in (2.0, 0.5)]
+    return [partial(scaled, group=list(group), factor=factor) for group in groups for factor in _FACTORS]
 
 
 def _number_moves(n_neighbours: Sequence[float], noises: Sequence[float]) -> list[Move]:
@@ -258,18 +261,21 @@ class _Search:
         best, self._best = self.best, None
         self.consider(best, index)
 
-    def improve(self, moves: Sequence[Move], index: IntArray) -> None:
-        """Make moves for as long as they help, again and again until none does."""
+    def improve(self, moves: Sequence[Move], index: IntArray, *, leave: int = 0) -> None:
+        """Make moves for as long as they help, again and again until none does, but leave some trials for later."""
+        most = self._max_trials - leave
         better = True
         while better:
             better = False
             for move in moves:
-                while self._may_try(trial := move(self.best), index) and self.consider(trial, index):
+                while len(self.trials) < most and self._is_new(trial := move(self.best), index):
+                    if not self.consider(trial, index):
+                        break
                     better = True
 
-    def _may_try(self, trial: Trial, index: IntArray) -> bool:
-        """Whether there are trials left, and this one was not made yet: a common factor of the scales is none."""
-        return len(self.trials) < self._max_trials and not any(
+    def _is_new(self, trial: Trial, index: IntArray) -> bool:
+        """Whether a trial was not made yet; a common factor of the scales makes no difference."""
+        return not any(
             (trial.n_neighbours, trial.noise, len(index)) == (other.n_neighbours, other.noise, other.n_rows)
             and np.ptp(np.log(trial.scales / other.scales)) < _SAME
             for other in self.trials
