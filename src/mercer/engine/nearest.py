@@ -16,6 +16,8 @@ from mercer.engine.walk import map_rows, reduce_rows
 
 __all__ = ["nearest_points", "nearest_rows", "neighbour_distance"]
 
+_FAR = 1e150  # squares of it are numbers
+
 
 def nearest_points(rows: Rows, points: FloatArray, scale: Any = 1.0, *, executor: Executor) -> IntArray:
     """Number of the nearest point for each row, shape (n,), by distances of x/scale.
@@ -101,7 +103,8 @@ def neighbour_distance(rows: Rows, sample: FloatArray, n_neighbours: int, *, exe
     """
     sample = np.asarray(sample, dtype=np.float64)
     centre = np.median(sample, axis=0)
-    centred = sample - centre
+    unit = float(np.max(np.abs(sample - centre), initial=0.0)) or 1.0  # whose square is a number
+    centred = (sample - centre) / unit
     norms = np.einsum("ij,ij->i", centred, centred)
     rounding = 64.0 * np.finfo(np.float64).eps
 
@@ -109,7 +112,8 @@ def neighbour_distance(rows: Rows, sample: FloatArray, n_neighbours: int, *, exe
         partial = _Smallest(n_neighbours * len(sample), np.empty(0))
 
         def add(block: FloatArray, _start: int, _stop: int) -> None:
-            x = block - centre
+            with np.errstate(over="ignore"):
+                x = np.clip((block - centre) / unit, -_FAR, _FAR)
             scale = np.einsum("ij,ij->i", x, x)[:, np.newaxis] + norms
             squares = scale - 2.0 * x @ centred.T
             squares[squares < rounding * scale] = 0.0
@@ -120,5 +124,5 @@ def neighbour_distance(rows: Rows, sample: FloatArray, n_neighbours: int, *, exe
     tile = tile_rows(len(sample) + rows.n_features, workers=executor.n_jobs)
     found = reduce_rows(rows, executor, tile=tile, workers=executor.n_jobs, prepare=prepare, name="distances")
     if len(found.squares) == found.most:
-        return float(np.sqrt(np.max(found.squares)))
-    return 2.0 * float(np.sqrt(found.largest)) if found.largest > 0 else 1.0
+        return unit * float(np.sqrt(np.max(found.squares)))
+    return 2.0 * unit * float(np.sqrt(found.largest)) if found.largest > 0 else 1.0

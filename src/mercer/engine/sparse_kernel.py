@@ -108,9 +108,12 @@ class SparseKernel:
         self._kernel, self._dtype = kernel.for_dimension(n_features), np.dtype(dtype)
         self._n_features, self._support = n_features, kernel.support(n_features)
         self._unit = np.broadcast_to(np.asarray(kernel.length_scale, dtype=np.float64) * self._support, n_features)
-        with np.errstate(over="ignore"):
-            scaled = np.asarray(points, dtype=np.float64) / self._unit
-        if not np.all(np.isfinite(scaled)):
+        # Differences of rows that are close together, but far from zero, are known better than their quotients.
+        sample = points[:: max(1, len(points) // _SAMPLE)]
+        middle = np.sort(sample, axis=0)[len(sample) // 2] if len(sample) else np.zeros(n_features)
+        self._centre = np.asarray(middle, dtype=np.float64)
+        scaled = self._scaled(points)
+        if not np.all(np.abs(scaled) <= _FAR):
             msg = "rows are too large for the kernel's length scale: X / length_scale overflows. Scale X."
             raise ValueError(msg)
         self._grid = Grid(scaled)
@@ -192,10 +195,13 @@ class SparseKernel:
         return result
 
     def _find(self, rows: FloatArray) -> Neighbours:
-        with np.errstate(over="ignore", invalid="ignore"):
-            scaled = np.asarray(rows, dtype=np.float64) / self._unit
         # Rows that overflow are far from all points.
-        return self._grid.find(np.clip(np.nan_to_num(scaled, nan=np.inf), -_FAR, _FAR))
+        return self._grid.find(np.clip(np.nan_to_num(self._scaled(rows), nan=np.inf), -2.0 * _FAR, 2.0 * _FAR))
+
+    def _scaled(self, rows: FloatArray) -> FloatArray:
+        """Rows in units of the support."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.asarray((np.asarray(rows, dtype=np.float64) - self._centre) / self._unit)
 
     def _values(self, found: Neighbours) -> FloatArray:
         squares = found.squares * self._support**2

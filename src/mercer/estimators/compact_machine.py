@@ -28,7 +28,7 @@ from sklearn.base import BaseEstimator
 from mercer._typing import FloatArray, IntArray, RandomState
 from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted, check_random_state
 from mercer.engine import Rows, SomeRows, SparseGram, SparseKernel, Threads, neighbour_distance
-from mercer.estimators.compact_system import CompactSystem, Options
+from mercer.estimators.compact_system import CompactSystem, Options, least_eigenvalue
 from mercer.estimators.shell import Data, make_threads, read_rows, resolve_kernel, rows_with_a_say
 from mercer.exceptions import StarvedWarning
 from mercer.expansion import KernelExpansion, as_dtype
@@ -104,9 +104,11 @@ class CompactMachine(BaseEstimator, ABC):
         self._note_neighbours(np.diff(gram.starts) - 1)
         weights = (np.ones(len(index)) if data.weights is None else data.weights[index])[order]
         targets = data.targets[index][order]
-        system = self._make_system(sparse_kernel, gram, weights, threads)
         guaranteed = kernel.is_guaranteed(points.shape[1])
-        self.min_eigenvalue_ = None if guaranteed else system.least_eigenvalue(rng, threads)
+        noise = float(np.min(self.noise / weights))
+        # Before the matrix is factored: an indefinite one has pivots that tell nothing.
+        self.min_eigenvalue_ = None if guaranteed else least_eigenvalue(gram, noise, rng, threads)
+        system = self._make_system(sparse_kernel, gram, weights, threads)
         solution = _solve(system, targets, weights, threads, intercept=self.intercept)
         if reweight is not None:
             shares = reweight(solution.coefficients * system.diagonal[:, np.newaxis], weights)
@@ -127,7 +129,9 @@ class CompactMachine(BaseEstimator, ABC):
     def _make_system(
         self, kernel: SparseKernel, gram: SparseGram, weights: FloatArray, threads: Threads
     ) -> CompactSystem:
-        options = Options(self.solver, self.ordering, self.preconditioner, float(self.tol), int(self.max_iter))
+        # Conjugate gradients do not interpolate: see _fit.
+        solver = self.solver if self.noise > 0 else "cholesky"
+        options = Options(solver, self.ordering, self.preconditioner, float(self.tol), int(self.max_iter))
         return CompactSystem(kernel, gram, float(self.noise) / weights, options, threads)
 
     def _resolve(self, data: Data, rng: np.random.Generator, threads: Threads) -> Compact:

@@ -214,7 +214,7 @@ class CompactRegressor(KernelRegressor, CompactMachine):
         system, threads = self._system, make_threads(self)
         block = rows.read(0, rows.n_rows).astype(np.float64)
         values = self._sparse_kernel.cross(block)
-        result = self.kernel_(block) - values @ system.solve(values.T.toarray(), threads)
+        result = self.kernel_(block) - values @ system.solve(_columns(values), threads)
         if self._eta is not None:
             residual = 1.0 - values @ self._eta
             result += np.outer(residual, residual) / np.sum(self._eta)
@@ -228,9 +228,14 @@ def _by_gradients(system: CompactSystem, threads: Any) -> Callable[[Any], FloatA
     """kᵀH⁻¹k of sparse rows k (q, n), by conjugate gradients."""
 
     def quadratic(values: Any) -> FloatArray:
-        return np.asarray(values.multiply(system.solve(values.T.toarray(), threads).T).sum(axis=1))
+        return np.asarray(values.multiply(system.solve(_columns(values), threads).T).sum(axis=1))
 
     return quadratic
+
+
+def _columns(values: Any) -> FloatArray:
+    """Sparse rows as right-hand sides, in float64 as conjugate gradients need it."""
+    return np.asarray(values.T.toarray(), dtype=np.float64)
 
 
 def hampel_weights(residuals: FloatArray, weights: FloatArray) -> FloatArray:

@@ -92,8 +92,11 @@ class CompactSystem:
         def report(iteration: int, residual: float) -> None:
             print(f"mercer: conjugate gradients: iteration {iteration}, residual {residual:.1e}", file=sys.stderr)
 
+        # Squares of tiny or huge numbers are none: the columns are solved for at a size of 1.
+        size = np.max(np.abs(right), axis=0, initial=0.0)
+        size[size == 0] = 1.0
         result = conjugate_gradient(
-            lambda vectors: self.apply(vectors, executor), right,
+            lambda vectors: self.apply(vectors, executor), right / size,
             precondition=self._precondition or Jacobi(self.diagonal + self._prior()),
             tol=options.tol, max_iter=options.max_iter, callback=report if executor.verbose else None,
         )  # fmt: skip
@@ -106,7 +109,7 @@ class CompactSystem:
                 ConvergenceWarning,
                 stacklevel=6,
             )
-        return result.value
+        return np.asarray(result.value * size)
 
     def log_determinant(self, rng: np.random.Generator, executor: Threads) -> tuple[float, float]:
         """Logarithm of |H|, and its standard error: 0 where it is known from a factor."""
