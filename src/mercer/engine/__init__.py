@@ -9,6 +9,7 @@ from mercer.engine.executors.base import Executor
 from mercer.engine.executors.threads import Threads, blas_threads
 from mercer.engine.features import Features
 from mercer.engine.gradients import FeatureGradient, Pull, add_parameters, feature_gradient
+from mercer.engine.memory import available_memory
 from mercer.engine.moments import row_moments
 from mercer.engine.nearest import nearest_points, nearest_rows, neighbour_distance
 from mercer.engine.products import (
@@ -49,6 +50,7 @@ __all__ = [
     "Threads",
     "add_parameters",
     "as_rows",
+    "available_memory",
     "blas_threads",
     "column_squares",
     "conditional_statistics",

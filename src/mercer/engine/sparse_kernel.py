@@ -80,6 +80,14 @@ class SparseGram:
         executor.run(task, pieces, tile=1)
         return out
 
+    def first(self, size: int) -> Any:
+        """The kernel matrix of the points in the first places, as SciPy has it."""
+        stop = self.starts[size]
+        rows = sparse.csr_array(
+            (self.values[:stop], self.index[:stop], self.starts[: size + 1]), shape=(size, self.n_points)
+        )
+        return sparse.csr_array(rows[:, :size])
+
     def plus_diagonal(self, diagonal: FloatArray) -> Any:
         """K + diag, as SciPy has it."""
         matrix = sparse.csr_array((self.values.astype(np.float64), self.index, self.starts), shape=(self.n_points,) * 2)

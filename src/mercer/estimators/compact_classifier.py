@@ -32,7 +32,7 @@ class CompactClassifier(ClassifierMixin, CompactMachine):
         Whether to factor the matrix.
     ordering : {"amd", "colamd", "rcm", "natural"}, default="amd"
         In which order rows are eliminated.
-    preconditioner : {"jacobi", "incomplete", "two-level"} or None, default="jacobi"
+    preconditioner : {"auto", "jacobi", "incomplete", "two-level"} or None, default="auto"
         Of conjugate gradients.
     tol : float, default=1e-6
         Relative residual at which conjugate gradients stop.

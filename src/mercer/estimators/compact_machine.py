@@ -53,7 +53,7 @@ class CompactMachine(BaseEstimator, ABC):
         "intercept": ["boolean"],
         "solver": [StrOptions({"auto", "cholesky", "cg"})],
         "ordering": [StrOptions({"amd", "colamd", "rcm", "natural"})],
-        "preconditioner": [StrOptions({"jacobi", "incomplete", "two-level"}), None],
+        "preconditioner": [StrOptions({"auto", "jacobi", "incomplete", "two-level"}), None],
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state"],
@@ -69,7 +69,7 @@ class CompactMachine(BaseEstimator, ABC):
         intercept: bool = True,
         solver: Literal["auto", "cholesky", "cg"] = "auto",
         ordering: Literal["amd", "colamd", "rcm", "natural"] = "amd",
-        preconditioner: Literal["jacobi", "incomplete", "two-level"] | None = "jacobi",
+        preconditioner: Literal["auto", "jacobi", "incomplete", "two-level"] | None = "auto",
         tol: float = 1e-6,
         max_iter: int = 1000,
         random_state: RandomState = None,
@@ -108,11 +108,11 @@ class CompactMachine(BaseEstimator, ABC):
         noise = float(np.min(self.noise / weights))
         # Before the matrix is factored: an indefinite one has pivots that tell nothing.
         self.min_eigenvalue_ = None if guaranteed else least_eigenvalue(gram, noise, rng, threads)
-        system = self._make_system(sparse_kernel, gram, weights, threads)
+        system = self._make_system(sparse_kernel, gram, weights)
         solution = _solve(system, targets, weights, threads, intercept=self.intercept)
         if reweight is not None:
             shares = reweight(solution.coefficients * system.diagonal[:, np.newaxis], weights)
-            system = self._make_system(sparse_kernel, gram, weights * shares, threads)
+            system = self._make_system(sparse_kernel, gram, weights * shares)
             solution = _solve(system, targets, weights * shares, threads, intercept=self.intercept)
             self.robust_weights_ = np.zeros(data.rows.n_rows)
             self.robust_weights_[index[order]] = shares
@@ -126,13 +126,11 @@ class CompactMachine(BaseEstimator, ABC):
         self._sparse_kernel, self._eta = sparse_kernel, solution.eta
         return system
 
-    def _make_system(
-        self, kernel: SparseKernel, gram: SparseGram, weights: FloatArray, threads: Threads
-    ) -> CompactSystem:
+    def _make_system(self, kernel: SparseKernel, gram: SparseGram, weights: FloatArray) -> CompactSystem:
         # Conjugate gradients do not interpolate: see _fit.
         solver = self.solver if self.noise > 0 else "cholesky"
         options = Options(solver, self.ordering, self.preconditioner, float(self.tol), int(self.max_iter))
-        return CompactSystem(kernel, gram, float(self.noise) / weights, options, threads)
+        return CompactSystem(kernel, gram, float(self.noise) / weights, options)
 
     def _resolve(self, data: Data, rng: np.random.Generator, threads: Threads) -> Compact:
         """The kernel with numbers for parameters."""

@@ -51,8 +51,9 @@ class CompactRegressor(KernelRegressor, CompactMachine):
     ordering : {"amd", "colamd", "rcm", "natural"}, default="amd"
         In which order rows are eliminated: minimum degree, by columns, reverse Cuthill-McKee, or as they come (in the
         order of cells in space).
-    preconditioner : {"jacobi", "incomplete", "two-level"} or None, default="jacobi"
-        Of conjugate gradients: the diagonal, an incomplete factor, or a Nyström approximation on 500 rows.
+    preconditioner : {"auto", "jacobi", "incomplete", "two-level"} or None, default="auto"
+        Of conjugate gradients: the diagonal, an incomplete factor, or a Nyström approximation on 500 rows. "auto" is
+        the second where many iterations are to be expected, else the first.
     tol : float, default=1e-6
         Relative residual at which conjugate gradients stop.
     max_iter : int, default=1000
@@ -82,7 +83,8 @@ class CompactRegressor(KernelRegressor, CompactMachine):
     condition_estimate_ : float
         Of the condition number of the system.
     min_eigenvalue_ : float or None
-        Lower bound of the kernel matrix's eigenvalues, by Lanczos; None if the kernel guarantees that none is negative.
+        What the Lanczos method finds of the kernel matrix's least eigenvalue, less its tolerance (a lower bound, unless
+        an eigenvector is all but orthogonal to the random start); None if the kernel guarantees that none is negative.
     coverage_ : float
         Share of the training rows that have at least 5 neighbours; the others are starved.
     robust_weights_ : array (n,)
@@ -123,7 +125,7 @@ class CompactRegressor(KernelRegressor, CompactMachine):
         intercept: bool = True,
         solver: Literal["auto", "cholesky", "cg"] = "auto",
         ordering: Literal["amd", "colamd", "rcm", "natural"] = "amd",
-        preconditioner: Literal["jacobi", "incomplete", "two-level"] | None = "jacobi",
+        preconditioner: Literal["auto", "jacobi", "incomplete", "two-level"] | None = "auto",
         tol: float = 1e-6,
         max_iter: int = 1000,
         robust: bool = False,

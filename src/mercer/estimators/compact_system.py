@@ -16,8 +16,8 @@ from scipy import sparse
 from scipy.linalg import solve_triangular
 from sklearn.exceptions import ConvergenceWarning
 
-from mercer._typing import FloatArray, IntArray
-from mercer.engine import SparseGram, SparseKernel, Threads
+from mercer._typing import FloatArray
+from mercer.engine import SparseGram, SparseKernel, Threads, available_memory
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.solvers.conjugate_gradient import conjugate_gradient
 from mercer.solvers.dense import pivoted_cholesky
@@ -38,7 +38,11 @@ _COARSE = 500  # points of the coarse level of the preconditioner
 _RANK_TOLERANCE = 1e-10
 _PROBES, _STEPS = 16, 60  # of the stochastic log-determinant
 _SAFE = 0.5  # share of the noise that negative eigenvalues of K may not reach into
-_SPECTRUM_STEPS, _DEFINITE_STEPS = 30, 400  # of Lanczos: for the condition number; until the least eigenvalue is known
+_TOLERANCE = 0.05  # of eigenvalues, relative to their size or to the noise
+_SPECTRUM_STEPS = 30  # of Lanczos, for the condition number
+_LEAST_STEPS, _DEFINITE_STEPS = 50, 400  # until the least eigenvalue is known
+_MANY_STEPS = 150  # of conjugate gradients, beyond which an incomplete factor is worth its making
+_BYTES_WHILE_FACTORING = 48  # per entry of the factor: an index, a number, and what SuperLU needs besides
 
 
 @dataclass(frozen=True)
@@ -62,19 +66,11 @@ class CompactSystem:
         Iterations of the last solution; 1 with a factor.
     """
 
-    def __init__(
-        self, kernel: SparseKernel, gram: SparseGram, diagonal: FloatArray, options: Options, executor: Threads
-    ) -> None:
+    def __init__(self, kernel: SparseKernel, gram: SparseGram, diagonal: FloatArray, options: Options) -> None:
         self.gram, self.diagonal, self.options = gram, diagonal, options
         self.n_iter = 1
-        matrix = self._matrix() if options.solver != "cg" else None
-        permutation = self._worth_factoring(matrix)
-        self.factor: SparseFactor | None = None
-        self._precondition: Operator | None = None
-        if permutation is not None:
-            self.factor = sparse_cholesky(matrix, ordering=permutation)
-        else:
-            self._precondition = self._make_preconditioner(kernel, executor)
+        self.factor: SparseFactor | None = self._factored()
+        self._precondition = self._make_preconditioner(kernel) if self.factor is None else None
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"_precondition": None}
@@ -92,11 +88,8 @@ class CompactSystem:
         def report(iteration: int, residual: float) -> None:
             print(f"mercer: conjugate gradients: iteration {iteration}, residual {residual:.1e}", file=sys.stderr)
 
-        # Squares of tiny or huge numbers are none: the columns are solved for at a size of 1.
-        size = np.max(np.abs(right), axis=0, initial=0.0)
-        size[size == 0] = 1.0
         result = conjugate_gradient(
-            lambda vectors: self.apply(vectors, executor), right / size,
+            lambda vectors: self.apply(vectors, executor), right,
             precondition=self._precondition or Jacobi(self.diagonal + self._prior()),
             tol=options.tol, max_iter=options.max_iter, callback=report if executor.verbose else None,
         )  # fmt: skip
@@ -109,7 +102,7 @@ class CompactSystem:
                 ConvergenceWarning,
                 stacklevel=6,
             )
-        return np.asarray(result.value * size)
+        return result.value
 
     def log_determinant(self, rng: np.random.Generator, executor: Threads) -> tuple[float, float]:
         """Logarithm of |H|, and its standard error: 0 where it is known from a factor."""
@@ -125,7 +118,7 @@ class CompactSystem:
         noise = float(np.min(self.diagonal))
         found = extreme_eigenvalues(
             lambda vectors: self.apply(vectors, executor), self.gram.n_points,
-            tol=0.1 * _SAFE, max_iter=_SPECTRUM_STEPS, rng=rng, scale=noise,
+            tol=_TOLERANCE, max_iter=_SPECTRUM_STEPS, rng=rng, scale=noise,
         )  # fmt: skip
         # The least eigenvalue is found slowly, from above; the noise bounds it from below if K is positive definite.
         return found.largest.value / max(found.smallest.value, noise)
@@ -137,65 +130,91 @@ class CompactSystem:
     def _matrix(self) -> Any:
         return self.gram.plus_diagonal(self.diagonal)
 
-    def _worth_factoring(self, matrix: Any) -> IntArray | None:
-        """The order in which H is to be factored, or None if it is not to be."""
-        if self.options.solver == "cg" or (self.options.solver == "auto" and self._fills_up(matrix)):
+    def _factored(self) -> SparseFactor | None:
+        """The factor, if it is asked for, or if it is small."""
+        choose = self.options.solver == "auto"
+        if self.options.solver == "cg" or (choose and self._fills_up()):
             return None
+        matrix = self._matrix()
         permutation = ordering_permutation(matrix, self.options.ordering)
-        if self.options.solver == "auto" and count_fill(matrix, permutation) > _FACTORED:
+        n_entries = count_fill(matrix, permutation)
+        if choose and n_entries > _FACTORED:
             return None
-        return permutation
+        needed, available = _BYTES_WHILE_FACTORING * n_entries, available_memory()
+        if available is not None and needed > available:
+            msg = (
+                f"the factor of the kernel matrix would have {n_entries:.2g} entries, and need {needed / 1e9:.1f} GB "
+                f"to make, where {available / 1e9:.1f} GB are available. Use solver='cg', or a smaller length scale."
+            )
+            raise MemoryError(msg)
+        return sparse_cholesky(matrix, ordering=permutation)
 
-    def _fills_up(self, matrix: Any) -> bool:
+    def _fills_up(self) -> bool:
         """Whether the factor would be so large that not even its size is worth finding out, by that of small parts.
 
         Where rows fill many dimensions, the entries of the factor grow with n², and an ordering takes long to find.
         """
-        half, whole = (sparse.csr_array(matrix[:size, :size]) for size in (_PART // 2, _PART))
         if self.gram.n_points <= _PART:
             return False
-        fill = [count_fill(part, ordering_permutation(part, "amd")) for part in (half, whole)]
-        growth = fill[1] * (self.gram.n_points / _PART) ** np.log2(fill[1] / fill[0])
-        return bool(growth > _SLACK * _FACTORED)
+        whole = self.gram.first(_PART)
+        parts = (sparse.csr_array(whole[: _PART // 2, : _PART // 2]), whole)
+        half_fill, fill = (count_fill(part, ordering_permutation(part, "amd")) for part in parts)
+        guess = fill * (self.gram.n_points / _PART) ** np.log2(fill / half_fill)
+        return bool(guess > _SLACK * _FACTORED)
 
-    def _make_preconditioner(self, kernel: SparseKernel, executor: Threads) -> Operator:
+    def _make_preconditioner(self, kernel: SparseKernel) -> Operator:
         name = self.options.preconditioner
+        if name == "auto":
+            name = "incomplete" if self._takes_long() else "jacobi"
         if name is None:
             return lambda vectors: vectors
         if name == "jacobi":
             return Jacobi(self.diagonal + self._prior())
         if name == "incomplete":
             return Incomplete(self._matrix())
-        return _two_level(kernel, self.diagonal)
+        return _two_level(kernel, self.diagonal, float(self._prior()[0]))
+
+    def _takes_long(self) -> bool:
+        """Whether conjugate gradients would need many steps: √κ/2 · log(2/tol), with κ bounded by sums of rows."""
+        ones = np.ones((self.gram.n_points, 1))
+        largest = np.max(self.gram.times(ones, executor=Threads(1))) + np.max(self.diagonal)
+        steps = 0.5 * np.sqrt(largest / np.min(self.diagonal)) * np.log(2.0 / self.options.tol)
+        return bool(steps > _MANY_STEPS)
 
 
 def least_eigenvalue(gram: SparseGram, noise: float, rng: np.random.Generator, executor: Threads) -> float:
     """Bound the least eigenvalue of K from below; raise if K + λI is not safely positive definite."""
+    scale = min(noise, 0.1 * float(np.max(gram.values, initial=0.0)))
     found = smallest_eigenvalue(
         lambda vectors: gram.times(vectors, executor=executor), gram.n_points,
-        tol=0.1 * _SAFE, max_iter=_DEFINITE_STEPS, rng=rng, scale=noise,
+        tol=_TOLERANCE, min_iter=_LEAST_STEPS, max_iter=_DEFINITE_STEPS, rng=rng, scale=scale,
     )  # fmt: skip
-    if not found.bound > -_SAFE * noise:
+    # A residual tells that some eigenvalue is that close, and may be smaller than its distance from the least: what is
+    # subtracted is the tolerance, which is larger.
+    bound = min(found.bound, found.value - _TOLERANCE * max(abs(found.value), scale))
+    if not bound > -_SAFE * noise:
         state = "is" if found.converged else "could only be bounded by"
         msg = (
-            f"the least eigenvalue of the kernel matrix {state} {found.bound:.3g}, and the noise {noise:.3g} does "
+            f"the least eigenvalue of the kernel matrix {state} {bound:.3g}, and the noise {noise:.3g} does "
             "not make up for it: the kernel is below the rule that guarantees definiteness, and on these rows that "
             "matters. Use a larger noise, a larger exponent or dimension of the kernel (None guarantees it), or a "
             "smaller length scale."
         )
         raise NotPositiveDefiniteError(msg)
-    return found.bound
+    return bound
 
 
-def _two_level(kernel: SparseKernel, diagonal: FloatArray) -> NystromPreconditioner:
-    """The inverse of diag + K_nr K_rr⁻¹ K_rn, on points spread over the places."""
+def _two_level(kernel: SparseKernel, diagonal: FloatArray, prior: float) -> NystromPreconditioner:
+    """The inverse of Q + diag(K - Q) + λW⁻¹, with Q = K_nr K_rr⁻¹ K_rn on points spread over the places."""
     n_points = len(diagonal)
     places = np.unique(np.linspace(0, n_points - 1, min(_COARSE, n_points)).astype(np.intp))
     columns = kernel.columns(places)  # (n, r), sparse
     factor = pivoted_cholesky(columns[places].toarray(), tolerance=_RANK_TOLERANCE)
     columns, lower = sparse.csr_array(columns[:, factor.order]), factor.lower
-    noise = float(np.min(diagonal))
-    weights = noise / diagonal
+    # What the coarse points cannot represent of a row counts as noise of its own.
+    spread = diagonal + np.maximum(prior - _squared_norms(columns, lower), 0.0)
+    noise = float(np.min(spread))
+    weights = noise / spread
     inner = (columns.T @ (columns * weights[:, np.newaxis])).toarray()
     half = solve_triangular(lower, inner, lower=True)
     gram = solve_triangular(lower, half.T, lower=True)
@@ -207,3 +226,12 @@ def _two_level(kernel: SparseKernel, diagonal: FloatArray) -> NystromPreconditio
         return np.asarray(solve_triangular(lower, columns.T @ vectors, lower=True))
 
     return NystromPreconditioner(features, transposed, gram, noise, weights)
+
+
+def _squared_norms(columns: Any, lower: FloatArray) -> FloatArray:
+    """|L⁻¹k|² of sparse rows k (n, r), a few at a time."""
+    norms = np.empty(columns.shape[0])
+    for start in range(0, len(norms), _PART):
+        white = solve_triangular(lower, columns[start : start + _PART].toarray().T, lower=True)
+        norms[start : start + _PART] = np.einsum("ij,ij->j", white, white)
+    return norms

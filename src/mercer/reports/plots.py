@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from mercer._typing import FloatArray
 
-__all__ = ["plot_curves", "plot_fits", "plot_panels"]
+__all__ = ["plot_curves", "plot_fits", "plot_maps", "plot_panels"]
 
 _BLUE, _GREY, _RED = "#2b6cb0", "#718096", "#c53030"
 _LOOKS = (
@@ -139,5 +139,51 @@ def plot_curves(
         axis.set_xlabel(xlabel)
     for axis in axes[:, 0]:
         axis.set_ylabel(ylabel)
+    _save(figure, path)
+
+
+def plot_maps(
+    path: str | Path,
+    panels: Mapping[str, FloatArray],
+    *,
+    x: FloatArray,
+    y: FloatArray,
+    xlabel: str,
+    ylabel: str,
+    label: str,
+) -> None:
+    """Plot values over a grid as colours, panels side by side with one scale of colours, and save them.
+
+    Parameters
+    ----------
+    path : path
+    panels : mapping from title to array (len(y), len(x))
+    x, y : arrays, positive, at least two values each
+        The grid; both axes are logarithmic.
+    xlabel, ylabel, label : str
+        Of the axes, and of the colours.
+    """
+    figure = Figure(figsize=(4.6 * len(panels) + 0.8, 3.6), layout="constrained")
+    axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    lowest = min(float(np.min(values)) for values in panels.values())
+    highest = max(float(np.max(values)) for values in panels.values())
+    for axis, (title, values) in zip(axes, panels.items(), strict=True):
+        mesh = axis.pcolormesh(_edges(x), _edges(y), values, vmin=lowest, vmax=highest, cmap="viridis")
+        axis.set(xscale="log", yscale="log", xlabel=xlabel)
+        axis.set_title(title, fontsize=10)
+    axes[0].set_ylabel(ylabel)
+    figure.colorbar(mesh, ax=list(axes), label=label)
+    _save(figure, path)
+
+
+def _edges(centres: FloatArray) -> FloatArray:
+    """Bounds of cells around centres, half-way between them on a logarithmic axis."""
+    logarithms = np.log(centres)
+    middle = (logarithms[1:] + logarithms[:-1]) / 2
+    ends = 2 * logarithms[[0, -1]] - middle[[0, -1]]
+    return np.asarray(np.exp(np.concatenate([ends[:1], middle, ends[1:]])))
+
+
+def _save(figure: Figure, path: str | Path) -> None:
     # Without its date, the same plot is the same file.
     figure.savefig(path, dpi=110, metadata={"Date": None} if Path(path).suffix == ".svg" else None)

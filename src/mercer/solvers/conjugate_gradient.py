@@ -46,6 +46,10 @@ def conjugate_gradient(
     Columns are independent systems that share the products; one that is done no longer moves. What is returned is the
     iterate of least true residual, at worst zero.
     """
+    # Squares of tiny and of huge numbers are none: the columns are solved for at a size of 1.
+    size = np.max(np.abs(right), axis=0, initial=0.0)
+    size[(size == 0) | ~np.isfinite(size)] = 1.0
+    right = right / size
     best = np.zeros_like(right)
     scale = np.linalg.norm(right, axis=0)
     scale[scale == 0] = 1.0
@@ -68,7 +72,7 @@ def conjugate_gradient(
         best, residual, worst = candidate, new_residual, new_worst
         if stalled:
             break
-    return IterativeSolution(best, bool(worst <= tol), iterations, worst)
+    return IterativeSolution(best * size, bool(worst <= tol), iterations, worst)
 
 
 def _relative(

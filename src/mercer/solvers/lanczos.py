@@ -80,14 +80,14 @@ class ExtremeEigenvalues:
 
 
 def smallest_eigenvalue(
-    apply: Operator, n: int, *, tol: float, max_iter: int, rng: Random, scale: float | None = None
+    apply: Operator, n: int, *, tol: float, max_iter: int, rng: Random, scale: float | None = None, min_iter: int = 1
 ) -> EigenvalueBound:
     """Bound the smallest eigenvalue of a symmetric matrix from both sides; see ``extreme_eigenvalues``."""
-    return extreme_eigenvalues(apply, n, tol=tol, max_iter=max_iter, rng=rng, scale=scale).smallest
+    return extreme_eigenvalues(apply, n, tol=tol, max_iter=max_iter, rng=rng, scale=scale, min_iter=min_iter).smallest
 
 
 def extreme_eigenvalues(
-    apply: Operator, n: int, *, tol: float, max_iter: int, rng: Random, scale: float | None = None
+    apply: Operator, n: int, *, tol: float, max_iter: int, rng: Random, scale: float | None = None, min_iter: int = 1
 ) -> ExtremeEigenvalues:
     """Bound the smallest and the largest eigenvalue of a symmetric matrix, given by its products.
 
@@ -105,6 +105,8 @@ def extreme_eigenvalues(
     rng : Generator or RandomState
     scale : float or None
         What the eigenvalue is to be compared with, for example the noise; None: its own size.
+    min_iter : int
+        Steps at the least: a residual can be small before an eigenvalue at the end of the spectrum has been seen.
 
     Examples
     --------
@@ -133,7 +135,7 @@ def extreme_eigenvalues(
         exhausted = bool(beside[k] <= np.sqrt(n) * _ROUNDING * np.max(np.abs(diagonal[: k + 1]) + beside[: k + 1]))
         if exhausted or (k + 1) % _CHECK_EVERY == 0 or k + 1 == max_iter:
             found = _ritz(diagonal[: k + 1], beside[: k + 1], tol=tol, scale=scale or 0.0, exhausted=exhausted)
-            if found.smallest.converged:
+            if exhausted or (found.smallest.converged and k + 1 >= min_iter):
                 break
         before, q = q, product / beside[k]
     return found

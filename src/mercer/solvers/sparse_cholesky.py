@@ -236,7 +236,7 @@ def _indefinite(pivot: float | None) -> str:
     found = "CHOLMOD met one that is not positive" if pivot is None else f"the smallest is {pivot:.3g}"
     return (
         f"the sparse matrix is not positive definite: of its pivots {found}. Use a larger noise, or a kernel that is "
-        "guaranteed to be positive definite in the dimension of the data."
+        "guaranteed to be positive definite in the dimension of the data, and rows in float64."
     )
 
 
