@@ -100,7 +100,7 @@ class CompactSystem:
                 f"{result.residual:.1e}, above tol={options.tol:.1e}: the model is not the solution asked for. "
                 "Raise max_iter, tol or noise, or use another preconditioner.",
                 ConvergenceWarning,
-                stacklevel=6,
+                stacklevel=5,
             )
         return result.value
 

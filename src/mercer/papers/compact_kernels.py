@@ -153,10 +153,10 @@ rows add it to the targets, the usual reading, the last ones to x inside the fun
 
 ![One estimate, bias and variance](sinc.svg)
 
-Seconds to solve Hη = 1 and Hν = y, with H given: CPU seconds of all cores, and on the clock, the best of {timings}
-runs. Sparse factors are in the order of the inputs, a band matrix, or in that of reverse Cuthill-McKee (rcm) or minimum
-degree (amd). CG has no preconditioner, and ends at a relative residual of {tolerance:g}; the document does not tell its
-own. A sparse matrix stores an index of 4 bytes with each number of 8.
+Seconds to solve Hη = 1 and Hν = y, with H given, on one thread: CPU and clock, the best of {timings} runs. Sparse
+factors are in the order of the inputs, a band matrix, or in that of reverse Cuthill-McKee (rcm) or minimum degree
+(amd). CG has no preconditioner, and ends at a relative residual of {tolerance:g}; the document does not tell its own. A
+sparse matrix stores an index of 4 bytes with each number of 8.
 
 ```text
 {times}
