@@ -149,3 +149,20 @@ def test_products_of_blocks_have_blas_to_themselves(begun, monkeypatch):
     monkeypatch.setattr(blocks, "learn_rows", learn_rows)
     learner.learn(X[100:], y[100:, np.newaxis])
     assert pools == [{1}] * 4
+
+
+@pytest.mark.parametrize(("forgetting", "intercept"), [(1.0, False), (1.0, True), (0.999, False)])
+@pytest.mark.parametrize("max_basis", [30, 250, 5000])
+def test_two_threads_decide_as_one_does(max_basis, forgetting, intercept):
+    """While rows are learned the kernel values of those that follow are made, with a dictionary that then changes."""
+    X, y = make_waves(1300, n_features=3, noise=0.1, random_state=1)
+    rules = Rules(1e-2, max_basis, 1e-2, 1e-6, forgetting=forgetting, intercept=intercept)
+    learners = [SequentialLearner(Gaussian(0.7), rules, 3, 1, n_jobs=n_jobs) for n_jobs in (1, 2)]
+    errors = [learner.learn(X, y[:, np.newaxis]) for learner in learners]
+    one, two = (learner.recursion for learner in learners)
+    np.testing.assert_array_equal(one.births, two.births)
+    np.testing.assert_array_equal(learners[0].points, learners[1].points)
+    np.testing.assert_allclose(two.coefficients, one.coefficients, rtol=0, atol=1e-9 * np.max(np.abs(one.coefficients)))
+    np.testing.assert_allclose(errors[1], errors[0], rtol=0, atol=1e-9)
+    np.testing.assert_allclose(learners[1]._gram, Gaussian(0.7)(learners[1].points), rtol=0, atol=1e-12)
+    assert one.n_grown > 100, "the dictionary must change"
