@@ -154,7 +154,7 @@ def test_products_of_blocks_have_blas_to_themselves(begun, monkeypatch):
 @pytest.mark.parametrize(("forgetting", "intercept"), [(1.0, False), (1.0, True), (0.999, False)])
 @pytest.mark.parametrize("max_basis", [30, 250, 5000])
 def test_two_threads_decide_as_one_does(max_basis, forgetting, intercept):
-    """While rows are learned the kernel values of those that follow are made, with a dictionary that then changes."""
+    """One thread cares for one of the two inverses, the other for the other."""
     X, y = make_waves(1300, n_features=3, noise=0.1, random_state=1)
     rules = Rules(1e-2, max_basis, 1e-2, 1e-6, forgetting=forgetting, intercept=intercept)
     learners = [SequentialLearner(Gaussian(0.7), rules, 3, 1, n_jobs=n_jobs) for n_jobs in (1, 2)]
