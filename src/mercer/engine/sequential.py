@@ -11,12 +11,12 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from mercer._typing import FloatArray, IntArray
-from mercer.engine.executors.threads import Pair, blas_threads, pair
+from mercer.engine.executors.threads import blas_threads, pair
 from mercer.engine.rows import Rows
 from mercer.engine.tiles import tile_rows
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.kernels import Kernel, Section
-from mercer.solvers.recursive import BlockRecursion, Rules, block_rows, inverse, one_after_the_other
+from mercer.solvers.recursive import BlockRecursion, Rules, Together, block_rows, inverse, one_after_the_other
 
 __all__ = ["SequentialLearner"]
 
@@ -66,6 +66,7 @@ class SequentialLearner:
         self.n_jobs = n_jobs
         self.n_refreshed = 0
         self._unchecked, self._drift = 0, 0.0
+        self._together: Together = one_after_the_other
         self._gram: FloatArray = np.empty((0, 0))  # K_mm
         self._section: Section | None = None
         self._slots: FloatArray = np.empty((0, n_features))  # points of the section: the dictionary, then a block
@@ -93,23 +94,19 @@ class SequentialLearner:
         n_left = len(rows) - start
         small = n_left * (n_left + len(self.points)) < _SMALL  # holding BLAS would take longer than the work
         # The products of a block are too small for more threads of BLAS; two products go side by side.
-        with nullcontext() if small else blas_threads(1), self._pair(n_left) as threads:
-            span = self._span(start, len(rows))
-            piece = self._piece(rows[span]) if n_left else None
-            while piece is not None:
-                following = self._span(span.stop, len(rows))
-                residuals[span], piece = self._learn_piece(
-                    piece, targets[span], weights[span], rows[following], threads
-                )
-                span = following
+        with nullcontext() if small else blas_threads(1), self._pair(n_left) as self._together:
+            for span, piece in self._pieces(rows, start):
+                residuals[span] = self._learn_piece(piece, targets[span], weights[span])
             if self._unchecked:
                 self._refresh()
         return residuals
 
-    def _span(self, start: int, n_rows: int) -> slice:
-        """A few blocks of rows, whose kernel values are made together."""
-        size = _BLOCKS * block_rows(len(self.points), self.recursion.rules.forgetting)
-        return slice(start, min(start + size, n_rows))
+    def _pieces(self, rows: FloatArray, start: int) -> Iterator[tuple[slice, _Piece]]:
+        """Rows with their kernel values, a few blocks at a time."""
+        while start < len(rows):
+            stop = min(start + _BLOCKS * block_rows(len(self.points), self.recursion.rules.forgetting), len(rows))
+            yield slice(start, stop), self._piece(rows[start:stop])
+            start = stop
 
     def stream(
         self, rows: Rows, targets: FloatArray, weights: FloatArray | None = None
@@ -224,46 +221,29 @@ class SequentialLearner:
         return int(self.recursion.coefficients.shape[1])
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"_section": None}
+        return vars(self) | {"_section": None, "_together": one_after_the_other}
 
-    def _pair(self, n_rows: int) -> AbstractContextManager[Pair | None]:
-        return pair() if n_rows >= _SIDE_BY_SIDE and self.n_jobs > 1 else nullcontext()
+    def _pair(self, n_rows: int) -> AbstractContextManager[Together]:
+        long = n_rows >= _SIDE_BY_SIDE and self.recursion.rules.max_basis >= _SIDE_BY_SIDE
+        return pair() if long and self.n_jobs > 1 else nullcontext(one_after_the_other)
 
     def _piece(self, rows: FloatArray) -> _Piece:
-        prior, values = self._prior(rows), self._values(self._bound(rows), rows)
-        if self.recursion.rules.intercept:
-            values = np.column_stack([np.ones(len(rows)), values])
-        return _Piece(rows, values, prior)
-
-    def _values(self, section: Section, rows: FloatArray) -> FloatArray:
-        """Kernel values, checked."""
+        prior = self._prior(rows)
         with np.errstate(over="ignore"):
-            values = section.tile(rows)
+            values = self._bound(rows).tile(rows)
         if not np.all(np.isfinite(values)):
             self._section = None
             msg = "kernel values contain NaN or infinity: the kernel overflows on these rows; scale them."
             raise NotPositiveDefiniteError(msg)
-        return values
+        if self.recursion.rules.intercept:
+            values = np.column_stack([np.ones(len(rows)), values])
+        return _Piece(rows, values, prior)
 
-    def _learn_piece(
-        self, piece: _Piece, targets: FloatArray, weights: FloatArray, following: FloatArray, threads: Pair | None
-    ) -> tuple[FloatArray, _Piece | None]:
-        """Learn a piece; return its squared errors, and the piece of the rows that follow."""
-        side_by_side = threads is not None and len(self.points) >= _SIDE_BY_SIDE
-        together = threads.together if threads is not None and side_by_side else one_after_the_other
-        # With the dictionary as it is now: what changes while this piece is learned is put right afterwards.
-        ahead = threads.ahead(lambda: self._piece(following)) if threads is not None and len(following) else None
-        try:
-            origin, residuals = self.recursion.learn(piece.values, piece.prior, targets, weights, together=together)
-        finally:
-            upcoming = None if ahead is None else ahead()
-        places = self._take_in(piece, origin[int(self.recursion.rules.intercept) :])
-        if upcoming is not None:
-            return residuals, self._put_right(upcoming, places)
-        return residuals, self._piece(following) if len(following) else None
-
-    def _take_in(self, piece: _Piece, origin: IntArray) -> IntArray:
-        """Have the newcomers among the points; return their places."""
+    def _learn_piece(self, piece: _Piece, targets: FloatArray, weights: FloatArray) -> FloatArray:
+        together = self._together if len(self.points) >= _SIDE_BY_SIDE else one_after_the_other
+        fixed = int(self.recursion.rules.intercept)
+        origin, residuals = self.recursion.learn(piece.values, piece.prior, targets, weights, together=together)
+        origin = origin[fixed:]  # without the constant
         places = np.flatnonzero(origin >= 0)
         if len(places):
             self._extend_gram(piece, origin, places)
@@ -277,20 +257,7 @@ class SequentialLearner:
             self._unchecked += len(places)
             if 8 * self._unchecked >= len(self.points) or self._drift > 0.1 * _SPOILT:
                 self._refresh()
-        return places
-
-    def _put_right(self, piece: _Piece, places: IntArray) -> _Piece:
-        """A piece whose kernel values were made before the points in some places came."""
-        if not len(places):
-            return piece
-        fixed, n_rows, size = int(self.recursion.rules.intercept), len(piece.rows), len(self.points)
-        values, known = piece.values, piece.values.shape[1] - fixed - n_rows
-        if size > known:
-            values = np.empty((n_rows, fixed + size + n_rows))
-            values[:, : fixed + known] = piece.values[:, : fixed + known]
-            values[:, fixed + size :] = piece.values[:, fixed + known :]
-        values[:, fixed + places] = self._values(self.kernel.bind(self.points[places]), piece.rows)
-        return _Piece(piece.rows, values, piece.prior)
+        return residuals
 
     def _prior(self, rows: FloatArray) -> FloatArray:
         """k(x, x), checked."""

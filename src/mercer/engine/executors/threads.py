@@ -18,7 +18,7 @@ from threadpoolctl import ThreadpoolController
 from mercer.engine.executors.base import Task
 from mercer.engine.progress import Progress
 
-__all__ = ["Pair", "Threads", "blas_threads", "effective_jobs", "pair"]
+__all__ = ["Threads", "blas_threads", "effective_jobs", "pair"]
 
 Result = TypeVar("Result")
 
@@ -162,27 +162,16 @@ def _take_control() -> None:
             library.clear_controlling_thread(force=True)
 
 
-class Pair:
-    """Two threads: the one that calls, and another that is kept."""
-
-    def __init__(self, pool: ThreadPoolExecutor) -> None:
-        self._pool = pool
-
-    def together(self, first: Callable[[], object], second: Callable[[], object]) -> None:
-        """Call two functions at the same time."""
-        other = self._pool.submit(second)
-        try:
-            first()
-        finally:
-            other.result()
-
-    def ahead(self, function: Callable[[], Result]) -> Callable[[], Result]:
-        """Begin a call, and return the function that waits for its result."""
-        return self._pool.submit(function).result
-
-
 @contextmanager
-def pair() -> Iterator[Pair]:
-    """A second thread, for as long as the context lasts."""
+def pair() -> Iterator[Callable[[Callable[[], object], Callable[[], object]], None]]:
+    """A function that calls two functions at the same time, the second one in a thread that is kept."""
     with ThreadPoolExecutor(1, thread_name_prefix="mercer") as pool:
-        yield Pair(pool)
+
+        def together(first: Callable[[], object], second: Callable[[], object]) -> None:
+            other = pool.submit(second)
+            try:
+                first()
+            finally:
+                other.result()
+
+        yield together
