@@ -25,9 +25,9 @@ TITLES: dict[str, Callable[[int], str]] = {
 
 HEAD = """# Benchmarks
 
-Made by `make bench` (`python -m benchmarks`), all contestants in the same run, taking turns. Times on shared machines
-are noisy: read the ratios. The limit is the time that the machine's own rates of dsyrk, dgemm and exp allow for the
-arithmetic of the method, measured in the same run on data in the cache.
+Made by `make bench` (`python -m benchmarks`; one section by `--only`), all contestants of a section in the same run,
+taking turns. Times on shared machines are noisy: read the ratios. The limit is the time that the machine's own rates of
+dsyrk, dgemm and exp allow for the arithmetic of the method, measured in the same run on data in the cache.
 """
 
 
@@ -35,19 +35,24 @@ def main() -> None:
     """Run, print and write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="rounds of each race")
-    parser.add_argument("--only", help="sections whose title contains this; printed, not written")
+    parser.add_argument("--only", help="sections whose title contains this; the others stay as they are")
     parser.add_argument("--output", type=Path, default=Path("docs/benchmarks.md"))
     arguments = parser.parse_args()
-    load = os.getloadavg()[0]
-    text = f"{HEAD}\n{_machine()} Load average at the start: {load:.1f}.\n"
+    sections = _read(arguments.output)
     for title, report in TITLES.items():
         if arguments.only and arguments.only.lower() not in title.lower():
             continue
-        section = f"\n## {title}\n\n```text\n{report(arguments.rounds)}\n```\n"
-        print(section, flush=True)
-        text += section
-    if not arguments.only:
-        arguments.output.write_text(text, encoding="utf-8")
+        load = f"Load average at the start: {os.getloadavg()[0]:.1f}."
+        sections[title] = f"{load}\n\n```text\n{report(arguments.rounds)}\n```"
+        print(f"\n## {title}\n\n{sections[title]}", flush=True)
+    text = "\n\n".join(f"## {title}\n\n{sections[title]}" for title in TITLES if title in sections)
+    arguments.output.write_text(f"{HEAD}\n{_machine()}\n\n{text}\n", encoding="utf-8")
+
+
+def _read(path: Path) -> dict[str, str]:
+    """The sections that are there, by their titles."""
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    return {title.strip(): body.strip() for title, _, body in (s.partition("\n") for s in text.split("\n## ")[1:])}
 
 
 def _machine() -> str:
