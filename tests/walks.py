@@ -18,7 +18,7 @@ from mercer import (
     ReducedRankRegressor,
 )
 from mercer.exceptions import JitterWarning
-from mercer.kernels import Compact, CompactGaussian, Gaussian
+from mercer.kernels import Compact, CompactGaussian, Gaussian, Matern, Wendland
 
 
 def public_estimators():
@@ -35,10 +35,14 @@ COMPACT = (CompactClassifier, CompactRegressor)
 
 
 def cut_off(kernel):
-    """A kernel of compact support like the one that is given."""
-    if type(kernel) is Gaussian or (isinstance(kernel, str) and kernel == "gaussian"):
-        kernel = Gaussian("median") if isinstance(kernel, str) else kernel
-        return CompactGaussian(kernel.length_scale, amplitude=kernel.amplitude)
+    """A kernel of compact support like the one that is given, and the same whatever the number of features."""
+    if isinstance(kernel, str):
+        kernel = {"gaussian": Gaussian("median"), "matern": Matern("median")}.get(kernel, kernel)
+    if type(kernel) is Gaussian:
+        return CompactGaussian(kernel.length_scale, exponent=7, amplitude=kernel.amplitude)
+    if type(kernel) is Matern:
+        scale = kernel.length_scale if isinstance(kernel.length_scale, str) else 4 * kernel.length_scale
+        return Wendland(scale, dimension=9, amplitude=kernel.amplitude)
     return kernel
 
 
@@ -112,8 +116,8 @@ def has_gcv(estimator):
 
 
 def has_no_noise(estimator):
-    """Whether noise=0 is a choice; that it is refused by the others is tested."""
-    return not issubclass(estimator, (*STREAMS, PseudoInputRegressor, ReducedRankRegressor))
+    """Whether noise=0 is a choice on any rows; that it is refused by the others is tested."""
+    return not issubclass(estimator, (*STREAMS, *COMPACT, PseudoInputRegressor, ReducedRankRegressor))
 
 
 def accepts(estimator, options):
@@ -135,6 +139,8 @@ def with_options(classes, choices):
 
 
 each_estimator = over("estimator", ESTIMATORS)
+with_any_kernel = over("estimator", [cls for cls in ESTIMATORS if not issubclass(cls, COMPACT)])
+regressors_with_any_kernel = over("estimator", [cls for cls in REGRESSORS if not issubclass(cls, COMPACT)])
 each_regressor = over("estimator", REGRESSORS)
 each_classifier = over("estimator", CLASSIFIERS)
 each_online = over("estimator", ONLINE)

@@ -119,7 +119,7 @@ class CompactMachine(BaseEstimator, ABC):
         self.kernel_, self.nnz_, self.n_iter_ = kernel, gram.nnz, solution.n_iter
         self.solver_ = "cg" if system.factor is None else "cholesky"
         self.fill_in_ = None if system.factor is None else system.factor.fill_in
-        self.condition_estimate_ = system.condition(rng, threads)
+        self.condition_estimate_ = system.condition(self.min_eigenvalue_ or 0.0, rng, threads)
         coefficients = np.empty_like(solution.coefficients)
         coefficients[order] = solution.coefficients
         self.expansion_ = KernelExpansion(kernel, points, coefficients, solution.intercept, None)

@@ -22,6 +22,7 @@ _HAMPEL = (2.5, 3.0)  # robust standard deviations: full weight up to the first,
 _OUTLIER = 1e-4  # weight of outliers
 _NORMAL = 1.4826  # standard deviations of a normal law in a median absolute deviation
 _ROUNDING = 1e-9  # of k(x, x): variances so far below zero are zero
+_MOST_SLACK = 1e-3  # of k(x, x): the same for conjugate gradients of a large tolerance
 _TILE = 256  # rows whose variances a thread finds at a time
 _COLUMNS = 32  # right-hand sides of conjugate gradients at a time
 
@@ -81,7 +82,8 @@ class CompactRegressor(KernelRegressor, CompactMachine):
     fill_in_ : float or None
         Non-zeros of the factor, in those of the matrix's triangle; None without a factor.
     condition_estimate_ : float
-        Of the condition number of the system.
+        Of the condition number of the system: the largest eigenvalue, found by Lanczos, over what the noise leaves the
+        least; so it is from above.
     min_eigenvalue_ : float or None
         What the Lanczos method finds of the kernel matrix's least eigenvalue, less its tolerance (a lower bound, unless
         an eigenvector is all but orthogonal to the random start); None if the kernel guarantees that none is negative.
@@ -201,16 +203,18 @@ class CompactRegressor(KernelRegressor, CompactMachine):
 
     def _not_negative(self, variances: FloatArray) -> FloatArray:
         """Refuse variances below zero by more than rounding, or what the tolerance of conjugate gradients allows."""
-        slack = _ROUNDING if self.solver_ == "cholesky" else max(_ROUNDING, 10.0 * float(self.tol))
-        least = float(np.min(variances, initial=0.0))
-        if least < -slack * float(self.kernel_.amplitude):
+        self._refuse_negative(float(np.min(variances, initial=0.0)), "a predictive variance")
+        return np.maximum(variances, 0.0)
+
+    def _refuse_negative(self, least: float, what: str) -> None:
+        tol = _ROUNDING if self.solver_ == "cholesky" else 10.0 * self._system.options.tol
+        if least < -min(max(_ROUNDING, tol), _MOST_SLACK) * float(self.kernel_.amplitude):
             msg = (
-                f"a predictive variance is {least:.3g}, below zero: the kernel is not positive definite on these rows "
-                "and the training rows together. Use a larger exponent or dimension of the kernel (None guarantees "
-                "definiteness), or predict without return_std."
+                f"{what} is {least:.3g}, below zero: the kernel is not positive definite on these rows and the "
+                "training rows together. Use a larger exponent or dimension of the kernel (None guarantees "
+                "definiteness), or predict without return_std and return_cov."
             )
             raise NotPositiveDefiniteError(msg)
-        return np.maximum(variances, 0.0)
 
     def _covariance(self, rows: Rows) -> FloatArray:
         system, threads = self._system, make_threads(self)
@@ -221,6 +225,8 @@ class CompactRegressor(KernelRegressor, CompactMachine):
             residual = 1.0 - values @ self._eta
             result += np.outer(residual, residual) / np.sum(self._eta)
         result = (result + result.T) / 2
+        if len(result):
+            self._refuse_negative(float(np.linalg.eigvalsh(result)[0]) / len(result), "an eigenvalue of the covariance")
         diagonal = np.einsum("ii->i", result)
         diagonal[...] = self._not_negative(diagonal)
         return np.asarray(result)

@@ -36,7 +36,7 @@ _SLACK = 3.0  # by which that guess may be wrong
 _FACTORED = 10_000_000  # non-zeros of the factor up to which it is made: seconds, and 120 megabytes
 _COARSE = 500  # points of the coarse level of the preconditioner
 _RANK_TOLERANCE = 1e-10
-_PROBES, _STEPS = 16, 60  # of the stochastic log-determinant
+_PROBES, _STEPS, _MOST_STEPS = 16, 60, 960  # of the stochastic log-determinant
 _SAFE = 0.5  # share of the noise that negative eigenvalues of K may not reach into
 _TOLERANCE = 0.05  # of eigenvalues, relative to their size or to the noise
 _SPECTRUM_STEPS = 30  # of Lanczos, for the condition number
@@ -73,7 +73,8 @@ class CompactSystem:
         self._precondition = self._make_preconditioner(kernel) if self.factor is None else None
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"_precondition": None}
+        # What is made of functions cannot be pickled: the diagonal takes its place.
+        return vars(self) | ({"_precondition": None} if self.options.preconditioner == "two-level" else {})
 
     def apply(self, vectors: FloatArray, executor: Threads) -> FloatArray:
         """H v for vectors (n, p)."""
@@ -108,20 +109,27 @@ class CompactSystem:
         """Logarithm of |H|, and its standard error: 0 where it is known from a factor."""
         if self.factor is not None:
             return self.factor.log_determinant, 0.0
-        return stochastic_log_determinant(
-            lambda vectors: self.apply(vectors, executor),
-            self.gram.n_points, n_probes=_PROBES, n_steps=_STEPS, rng=rng,
-        )  # fmt: skip
+        seed, steps, before = int(rng.integers(2**31)), _STEPS, np.inf
+        while True:
+            value, error = stochastic_log_determinant(
+                lambda vectors: self.apply(vectors, executor),
+                self.gram.n_points, n_probes=_PROBES, n_steps=steps, rng=np.random.default_rng(seed),
+            )  # fmt: skip
+            # With too few steps the estimate is biased, which the spread of the probes does not tell.
+            change = abs(value - before)
+            if change <= error or steps >= _MOST_STEPS:
+                return value, float(np.hypot(error, change))
+            before, steps = value, 2 * steps
 
-    def condition(self, rng: np.random.Generator, executor: Threads) -> float:
-        """Estimate of the condition number of H, from a few steps of Lanczos."""
+    def condition(self, least: float, rng: np.random.Generator, executor: Threads) -> float:
+        """Estimate of the condition number of H, from above if there is noise; ``least`` bounds eigenvalues of K."""
         noise = float(np.min(self.diagonal))
         found = extreme_eigenvalues(
             lambda vectors: self.apply(vectors, executor), self.gram.n_points,
             tol=_TOLERANCE, max_iter=_SPECTRUM_STEPS, rng=rng, scale=noise,
         )  # fmt: skip
-        # The least eigenvalue is found slowly, from above; the noise bounds it from below if K is positive definite.
-        return found.largest.value / max(found.smallest.value, noise)
+        # The largest eigenvalue is found at once, the least slowly and from above: noise bounds it from below.
+        return found.largest.value / (noise + least if noise + least > 0 else found.smallest.value)
 
     def _prior(self) -> FloatArray:
         """The diagonal of K."""
@@ -167,7 +175,7 @@ class CompactSystem:
         if name == "auto":
             name = "incomplete" if self._takes_long() else "jacobi"
         if name is None:
-            return lambda vectors: vectors
+            return _unchanged
         if name == "jacobi":
             return Jacobi(self.diagonal + self._prior())
         if name == "incomplete":
@@ -180,6 +188,10 @@ class CompactSystem:
         largest = np.max(self.gram.times(ones, executor=Threads(1))) + np.max(self.diagonal)
         steps = 0.5 * np.sqrt(largest / np.min(self.diagonal)) * np.log(2.0 / self.options.tol)
         return bool(steps > _MANY_STEPS)
+
+
+def _unchanged(vectors: FloatArray) -> FloatArray:
+    return vectors
 
 
 def least_eigenvalue(gram: SparseGram, noise: float, rng: np.random.Generator, executor: Threads) -> float:

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from sklearn.base import clone, is_classifier
+from sklearn.utils import column_or_1d
 
 from mercer._typing import FloatArray, IntArray, RandomState
 from mercer._validation import check_random_state, check_table
@@ -27,7 +28,7 @@ from mercer.kernels import Compact, Wendland
 __all__ = ["CutoffSearch", "Trial", "tune_cutoff"]
 
 _SAMPLE = 256  # rows whose neighbours are counted
-_MOST_HELD_OUT = 20_000
+_MOST_HELD_OUT, _FEWEST_ROWS = 20_000, 10
 _FACTORS = (2.0, 0.5, 16.0, 1 / 16)  # large ones for features that do not matter at all as they are, and might
 _SAME = 1e-9  # logarithms of scales that differ less are the same
 _LOOSE = 1e-3  # relative residual that is enough to compare errors
@@ -134,6 +135,9 @@ def tune_cutoff(
     >>> round(as_it_is.error, 2), round(standardised.error, 4), round(found.best.error, 4)
     (1.18, 0.0019, 0.0)
     """
+    if not len(n_neighbours) or not len(noises):
+        msg = "n_neighbours and noises must have a number to choose."
+        raise ValueError(msg)
     task = _Task(model, X, y, held_out=held_out, max_rows=max_rows, random_state=random_state)
     search = _Search(task, max_trials, verbose)
     k, noise = n_neighbours[len(n_neighbours) // 2], noises[len(noises) // 2]
@@ -145,7 +149,8 @@ def tune_cutoff(
     if len(task.some) < len(task.learned):
         search.restart(task.learned)
     search.improve(numbers, task.learned)
-    return CutoffSearch(task.configured(search.best, np.arange(task.n_rows)), search.best, search.trials)
+    best = search.finish()
+    return CutoffSearch(task.configured(best, np.arange(task.n_rows)), best, search.trials)
 
 
 def _scale_moves(groups: Sequence[Sequence[int]]) -> list[Move]:
@@ -175,9 +180,14 @@ class _Task:
             raise TypeError(msg)
         self._model, self._X, self._y = clone(model), check_table(clone(model), X, reset=True), np.asarray(y)
         self.n_rows, self.n_features = self._X.shape
-        if not 0 < held_out < 1 or len(self._y) != self.n_rows or self.n_rows < 10:
-            msg = f"held_out must be between 0 and 1, y as long as X, and there must be 10 rows; got {held_out}, "
-            raise ValueError(msg + f"{len(self._y)} and {self.n_rows}.")
+        if not 0 < held_out < 1:
+            msg = f"held_out must be between 0 and 1, got {held_out}."
+            raise ValueError(msg)
+        if len(self._y) != self.n_rows or self.n_rows < _FEWEST_ROWS:
+            msg = f"there must be {_FEWEST_ROWS} rows, and y as long as X; got {self.n_rows} and {len(self._y)}."
+            raise ValueError(msg)
+        if is_classifier(model):
+            self._y = column_or_1d(self._y)
         self._random = check_random_state(random_state)
         order = self._random.permutation(self.n_rows)
         n_held_out = max(1, min(int(held_out * self.n_rows), _MOST_HELD_OUT))
@@ -196,7 +206,8 @@ class _Task:
 
     def configured(self, trial: Trial, index: IntArray) -> Any:
         """The model of a trial for some rows."""
-        kernel = Wendland() if isinstance(self._model.kernel, str) else clone(self._model.kernel)
+        by_name = isinstance(self._model.kernel, str) and self._model.kernel == "wendland"
+        kernel = Wendland() if by_name else self._model.kernel
         if not isinstance(kernel, Compact):
             msg = f"the kernel must be 'wendland' or of compact support, got {kernel!r}."
             raise TypeError(msg)
@@ -235,7 +246,10 @@ class _Search:
     @property
     def best(self) -> Trial:
         if self._best is None:
-            msg = "every trial was refused: the kernel is not positive definite on these rows. Use a guaranteed one."
+            msg = (
+                "every trial was refused: the kernel is not positive definite on these rows, or its matrix does not "
+                "fit into memory. Use a guaranteed kernel, more noise, or fewer neighbours."
+            )
             raise NotPositiveDefiniteError(msg)
         return self._best
 
@@ -244,22 +258,30 @@ class _Search:
         start = time.perf_counter()
         try:
             losses = self._task.losses(trial, index)
-        except NotPositiveDefiniteError:
+        except (NotPositiveDefiniteError, MemoryError):
             losses = np.full(1, np.inf)
         seconds = time.perf_counter() - start
         trial = replace(trial, error=float(np.mean(losses)), seconds=seconds, n_rows=len(index))
         self.trials.append(trial)
         if self._verbose:
             print(f"mercer: trial {len(self.trials)}: error {trial.error:.4g} ({seconds:.1f} s)", file=sys.stderr)
-        if not np.isfinite(trial.error) or (self._best is not None and not _is_better(losses, self._losses)):
+        known = self._best is not None and np.isfinite(self._best.error)
+        if not np.isfinite(trial.error) or (known and not _is_better(losses, self._losses)):
             return False
         self._best, self._losses = trial, losses
         return True
 
     def restart(self, index: IntArray) -> None:
-        """Judge the best again, on other rows."""
+        """Judge the best again, on other rows; if it is refused there, whatever is not is better."""
         best, self._best = self.best, None
-        self.consider(best, index)
+        if not self.consider(best, index):
+            self._best = replace(best, error=np.inf)
+
+    def finish(self) -> Trial:
+        """The best, which must not have been refused."""
+        if not np.isfinite(self.best.error):
+            self._best = None
+        return self.best
 
     def improve(self, moves: Sequence[Move], index: IntArray, *, leave: int = 0) -> None:
         """Make moves for as long as they help, again and again until none does, but leave some trials for later."""

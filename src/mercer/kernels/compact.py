@@ -196,6 +196,13 @@ class CompactGaussian(Compact):
             copy.exponent = n_features + (n_features + 1) % 2
         return copy
 
+    def with_radius(self, radius: float) -> Self:
+        """A copy whose support has that radius; the cut-off must be left to it."""
+        if self.cutoff is not None:
+            msg = "the radius of the support is that of the cut-off, which is given: leave cutoff=None."
+            raise ValueError(msg)
+        return super().with_radius(radius)
+
     def check(self, n_features: int | None = None) -> None:
         """Raise ``ValueError`` also for a cutoff or an exponent that is not positive."""
         super().check(n_features)

@@ -5,8 +5,9 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 from mercer import ReducedRankRegressor
-from mercer.kernels import Gaussian, Matern
+from mercer.kernels import Gaussian, Matern, Wendland
 from tests.walks import (
+    COMPACT,
     ESTIMATORS,
     ONLINE,
     assert_close,
@@ -74,6 +75,11 @@ BAD_PARAMETERS = [
 
 def parameter_cases(estimator):
     cases = [case for case in BAD_PARAMETERS if case[0] in estimator().get_params()]
+    if issubclass(estimator, COMPACT):
+        refused = "kernel must be 'wendland' or a kernel of compact support"
+        cases = [(name, value, refused if name == "kernel" else message) for name, value, message in cases]
+        cases.append(("kernel", Wendland([1.0, 2.0]), "length_scale has 2 values, but the rows have 3 features"))
+        cases.append(("kernel", Wendland(smoothness=5), "smoothness must be 0, 1 or 2"))
     if not has_gcv(estimator):
         cases.append(("noise", "gcv", "noise"))
     if estimator is ReducedRankRegressor:

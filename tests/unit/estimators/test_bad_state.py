@@ -9,14 +9,17 @@ from mercer import CommitteeRegressor, NystromClassifier, NystromRegressor
 from mercer.kernels import Gaussian, Matern
 from tests.walks import (
     COMMITTEES,
+    COMPACT,
+    ESTIMATORS,
+    LEARN,
     ON_BASIS,
     REGRESSORS,
     assert_refused,
     each_forgetful,
-    each_method,
     output,
     over,
     targets_for,
+    with_methods,
 )
 
 N = 40
@@ -137,7 +140,7 @@ def assert_interruptions_change_nothing(make, method, rows, y):
     assert allowed > 0, "the call was interrupted at least once"
 
 
-@each_method
+@with_methods([cls for cls in ESTIMATORS if not issubclass(cls, COMPACT)], LEARN)  # those have a test of their own
 def test_an_interrupted_call_changes_nothing(estimator, method, rows):
     assert_interruptions_change_nothing(estimator, method, rows, targets_for(estimator, rows))
 

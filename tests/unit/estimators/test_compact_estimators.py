@@ -151,20 +151,32 @@ def test_log_determinant(data, weighted):
         found, error = model.log_determinant()
         assert found == pytest.approx(expected, rel=1e-8)
         assert error == 0.0
-    for seed in range(3):
-        model = CompactRegressor(kernel, noise=noise, **CG, random_state=seed).fit(rows, targets, weights)
-        found, error = model.log_determinant()
-        assert 0 < error < 0.2 * abs(expected)
-        assert abs(found - expected) < 5 * error
-        assert model.log_determinant() == (found, error)
+        for seed in range(2):
+            model = CompactRegressor(kernel, noise=noise, **CG, random_state=seed).fit(rows, targets, weights)
+            found, error = model.log_determinant()
+            assert 0 < error < 0.2 * max(abs(expected), len(rows))  # a sum of 150 logarithms
+            assert abs(found - expected) < 5 * error
+            assert model.log_determinant() == (found, error)
+
+
+def test_the_error_of_an_estimated_log_determinant_minds_its_bias():
+    """A wide smooth kernel and little noise: sixty steps of Lanczos are a hundred standard errors off."""
+    rows = np.random.default_rng(0).uniform(size=(800, 2))
+    kernel, targets = Wendland(0.5, smoothness=2), np.sin(9 * rows[:, 0])
+    _, expected = np.linalg.slogdet(kernel(rows) + 1e-5 * np.eye(800))
+    model = CompactRegressor(kernel, noise=1e-5, solver="cg", random_state=0).fit(rows, targets)
+    found, error = model.log_determinant()
+    assert abs(found - expected) < 5 * error
+    assert error < 0.05 * abs(expected)
 
 
 @each_solver
-def test_condition_estimate(data, solver):
+@pytest.mark.parametrize("noise", [0.05, 1e-4])
+def test_condition_estimate_is_from_above(data, solver, noise):
     rows, targets, _, weights = data
-    model = CompactRegressor(KERNELS[0], noise=0.05, **solver).fit(rows, targets, weights)
-    condition = np.linalg.cond(KERNELS[0](rows) + 0.05 * np.diag(1 / weights))
-    assert 0.3 * condition < model.condition_estimate_ < 3 * condition
+    model = CompactRegressor(KERNELS[0], noise=noise, **solver).fit(rows, targets, weights)
+    condition = np.linalg.cond(KERNELS[0](rows) + noise * np.diag(1 / weights))
+    assert 0.99 * condition < model.condition_estimate_ < 30 * condition
 
 
 def test_orderings_give_one_answer_and_different_fill_in():
@@ -297,7 +309,9 @@ def test_negative_variances_are_refused(solver):
     together = np.vstack([CROSS, np.zeros((1, 20))])
     assert least(STEEP_BELOW, together) < -0.1
     for options in ({"return_std": True}, {"return_cov": True}):
-        with pytest.raises(NotPositiveDefiniteError, match=r"predictive variance is -0\.\d+, below zero.*larger expo"):
+        with pytest.raises(
+            NotPositiveDefiniteError, match=r"(variance|covariance) is -0\.\d+, below zero.*larger expo"
+        ):
             model.predict(np.zeros((1, 20)), **options)
         model.predict(CROSS, **options)
     model.predict(np.zeros((1, 20)))

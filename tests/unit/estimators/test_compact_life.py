@@ -7,7 +7,7 @@ import pytest
 from sklearn.base import clone
 
 from mercer import CompactClassifier, CompactRegressor, ExactRegressor
-from mercer.engine import sparse_kernel
+from mercer.engine import SparseGram, sparse_kernel
 from mercer.estimators.compact_regressor import hampel_weights
 from mercer.exceptions import NotPositiveDefiniteError, StarvedWarning
 from mercer.kernels import CompactGaussian, Gaussian, Matern, Wendland
@@ -270,6 +270,8 @@ def test_a_pickled_model_predicts_the_same(solver, preconditioner):
     assert_close(again.predict(NEW, return_std=True)[1], model.predict(NEW, return_std=True)[1])
     assert_close(again.predict(NEW, return_cov=True)[1], model.predict(NEW, return_cov=True)[1])
     assert again.log_determinant() == model.log_determinant()
+    if preconditioner != "two-level":  # which is made of functions
+        assert again._system.n_iter == model._system.n_iter
 
 
 @each_solver
@@ -319,3 +321,28 @@ def test_before_fit_there_is_no_determinant():
     with pytest.raises(ValueError, match="not fitted"):
         CompactRegressor().log_determinant()
     assert clone(CompactRegressor(KERNEL, robust=True)).robust
+
+
+def test_an_interrupted_fit_leaves_the_model_as_it_was(monkeypatch):
+    rows, targets = draw()
+    model = CompactRegressor(KERNEL).fit(rows, targets)
+    before = dict(vars(model))
+
+    def interrupt(*_args, **_options):
+        raise KeyboardInterrupt
+
+    for name in ("times", "plus_diagonal"):
+        with monkeypatch.context() as patched:
+            patched.setattr(SparseGram, name, interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                model.fit(rows[:50], targets[:50])
+        assert vars(model) == before
+
+
+def test_a_covariance_that_is_indefinite_is_refused():
+    rng = np.random.default_rng(0)
+    rows, new = rng.normal(size=(400, 5)), rng.normal(size=(300, 5))
+    model = CompactRegressor(Wendland(4.0, smoothness=0, dimension=1), noise=3.0, random_state=0).fit(rows, rows[:, 0])
+    assert np.min(model.predict(new, return_std=True)[1]) > 0
+    with pytest.raises(NotPositiveDefiniteError, match="an eigenvalue of the covariance is -"):
+        model.predict(new, return_cov=True)

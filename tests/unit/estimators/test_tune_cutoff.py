@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from mercer import CompactClassifier, CompactRegressor, ExactRegressor, tune_cutoff
+from mercer.engine import sparse_kernel
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.kernels import CompactGaussian, Gaussian, Wendland
 
@@ -75,7 +76,11 @@ def test_groups_share_a_scale(rows):
         relative = trial.scales if trial.scales[1] == 1 else trial.scales / spread
         assert relative[3] == pytest.approx(relative[4], rel=0.1), "features of two values go together"
     given = tune_cutoff(CompactRegressor(), X, y, groups=[[0, 1]], random_state=0, max_trials=30)
-    assert all(len(np.unique(np.round(np.log(trial.scales[2:]), 9))) <= 3 for trial in given.trials)
+    starts = [trial.scales for trial in given.trials[:2]]
+    for trial in given.trials:
+        ratio = min((np.log(trial.scales / start) for start in starts), key=lambda r: np.ptp(r[2:]))
+        np.testing.assert_allclose(ratio[2:], 0, atol=1e-12, err_msg="features in no group stay as they are")
+        assert ratio[0] == pytest.approx(ratio[1], abs=1e-12)
 
 
 def test_what_is_tried_is_told(rows, capsys):
@@ -96,8 +101,39 @@ def test_what_cannot_be_tuned(rows):
         tune_cutoff(CompactRegressor(Gaussian()), X, y)
     with pytest.raises(ValueError, match="held_out must be between 0 and 1"):
         tune_cutoff(CompactRegressor(), X, y, held_out=1.5)
-    with pytest.raises(ValueError, match="y as long as X"):
+    with pytest.raises(ValueError, match="y as long as X; got 1500 and 1499"):
         tune_cutoff(CompactRegressor(), X, y[:-1])
+    with pytest.raises(ValueError, match="leave cutoff=None"):
+        tune_cutoff(CompactRegressor(CompactGaussian(cutoff=0.1)), X, y)
+    with pytest.raises(TypeError, match="got 'gaussian'"):
+        tune_cutoff(CompactRegressor("gaussian"), X, y)
+    with pytest.raises(ValueError, match="must have a number to choose"):
+        tune_cutoff(CompactRegressor(), X, y, noises=())
+
+
+def test_labels_in_a_column_are_labels(rows):
+    X, y = rows
+    flat = tune_cutoff(CompactClassifier(), X, y > 0.5, max_trials=3, random_state=0)
+    column = tune_cutoff(CompactClassifier(), X, (y > 0.5)[:, np.newaxis], max_trials=3, random_state=0)
+    assert [trial.error for trial in column.trials] == [trial.error for trial in flat.trials]
+
+
+def test_what_does_not_fit_is_a_trial_that_was_refused(rows, monkeypatch):
+    X, y = rows
+    monkeypatch.setattr(sparse_kernel, "available_memory", lambda: 12 * 1350 * 80)
+    found = tune_cutoff(CompactRegressor(), X, y, n_neighbours=(20, 30, 200), noises=(0.1,), random_state=0)
+    assert found.best.n_neighbours in {20, 30}
+    assert any(trial.n_neighbours == 200 and trial.error == np.inf for trial in found.trials)
+
+
+def test_a_metric_that_is_refused_on_all_rows_is_not_the_end():
+    lattice = np.stack(np.meshgrid(*[np.arange(4.0)] * 5), axis=-1).reshape(-1, 5)
+    model = CompactRegressor(Wendland(smoothness=0, dimension=1))
+    targets = np.random.default_rng(0).normal(size=len(lattice))
+    found = tune_cutoff(model, lattice, targets, noises=(5.0, 1e-3), n_neighbours=(200,), max_rows=12, random_state=0)
+    assert found.trials[0].error < np.inf
+    assert found.best.noise == 5.0
+    assert any(trial.noise == 1e-3 and trial.error == np.inf for trial in found.trials)
 
 
 def test_a_kernel_that_is_never_definite():

@@ -9,6 +9,7 @@ from mercer import OnlineRegressor, ReducedRankRegressor
 from mercer.exceptions import JitterWarning, NotPositiveDefiniteError
 from mercer.kernels import Gaussian, Linear, Polynomial
 from tests.walks import (
+    COMPACT,
     REGRESSORS,
     assert_close,
     assert_refused,
@@ -16,11 +17,14 @@ from tests.walks import (
     each_regressor,
     output,
     over,
+    regressors_with_any_kernel,
     targets_for,
+    with_any_kernel,
     with_noises,
 )
 
 N = 40
+LESS_THAN_LEAST_SQUARES = (*COMPACT, OnlineRegressor, ReducedRankRegressor)
 
 
 @pytest.fixture
@@ -62,7 +66,7 @@ def test_units_of_the_weights_do_not_matter_beside_the_noise(estimator, rows, sc
     assert_close(estimator(Gaussian(), noise=0.1 * scale).fit(rows, y, scale * weights).predict(rows), expected)
 
 
-@each_regressor
+@regressors_with_any_kernel  # others warn that rows are alone, and refuse rows so far away
 def test_rows_that_are_infinitely_far_from_each_other(estimator, rows):
     # With a length scale of 1 every row is alone: f(x_i) = y_i / (1 + λ)
     y = targets_for(estimator, rows)
@@ -70,7 +74,9 @@ def test_rows_that_are_infinitely_far_from_each_other(estimator, rows):
     assert_close(model.predict(1e150 * rows), y / 1.1)
 
 
-@over("estimator", [cls for cls in REGRESSORS if not issubclass(cls, (OnlineRegressor, ReducedRankRegressor))])
+@over(
+    "estimator", [cls for cls in REGRESSORS if not issubclass(cls, (*COMPACT, OnlineRegressor, ReducedRankRegressor))]
+)
 def test_linear_kernel_on_huge_rows_is_least_squares(estimator, rows):
     y = targets_for(estimator, rows)
     expected = rows @ np.linalg.lstsq(rows, y, rcond=None)[0]
@@ -95,14 +101,14 @@ def test_a_noise_that_rounding_drowns_is_refused_by_the_reduced_rank_approximati
     assert_refused(model, lambda: model.fit(1e150 * rows, y), rows, ValueError, message)
 
 
-@each_regressor
+@regressors_with_any_kernel
 @pytest.mark.parametrize("scale", [1e-150, 1e-200, 0.0])
 def test_linear_kernel_on_tiny_rows_is_zero(estimator, rows, scale):
     model = estimator(Linear(), noise=0.1).fit(scale * rows, targets_for(estimator, rows))
     np.testing.assert_allclose(model.predict(scale * rows), 0.0, atol=1e-200)
 
 
-@each_estimator
+@with_any_kernel
 def test_kernels_that_overflow_are_refused(estimator, rows):
     y = targets_for(estimator, rows)
     with pytest.raises((NotPositiveDefiniteError, ValueError), match="overflow"):
@@ -117,7 +123,7 @@ def test_float32_rows_with_targets_beyond_float32(estimator, rows):
     assert_close(mean / 1e50, estimator(Gaussian()).fit(single, y).predict(single), 1e-4)
 
 
-@each_estimator
+@with_any_kernel
 @pytest.mark.parametrize("kernel", [lambda a, b: np.full((len(a), len(b)), np.nan), lambda a, b: -Gaussian()(a, b)])
 def test_kernels_that_are_no_kernels_are_refused(estimator, rows, kernel):
     y = targets_for(estimator, rows)

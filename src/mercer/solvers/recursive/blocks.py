@@ -97,7 +97,7 @@ class BlockRecursion:
         *,
         together: Together = one_after_the_other,
     ) -> tuple[IntArray, FloatArray]:
-        """Learn rows, in blocks.
+        """Learn rows, in blocks. If it fails, some blocks may have been learned: work on a copy, as estimators do.
 
         Parameters
         ----------
