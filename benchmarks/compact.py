@@ -5,12 +5,14 @@ from functools import cache, partial
 from typing import Any
 
 import numpy as np
+from scipy.spatial import KDTree
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from benchmarks.memory import peak_megabytes
 from mercer import CompactClassifier, CompactRegressor, tune_cutoff
 from mercer.datasets import load_forest
+from mercer.engine.neighbours import Grid
 from mercer.kernels import Wendland
 from mercer.reports.table import format_table
 
@@ -22,7 +24,25 @@ N_QUERIES, N_TRAIN = 100_000, 500_000
 
 def report(rounds: int) -> str:
     """Run and describe the results."""
-    return f"{_plane()}\n\n{_forest()}"
+    return f"{_plane()}\n\n{_searches()}\n\n{_forest()}"
+
+
+def _searches() -> str:
+    """The grid beside SciPy's KD-tree, both in one thread: all neighbours of 20 000 rows, about 60 each."""
+    rng = np.random.default_rng(0)
+    sets = {f"uniform, {d} dimensions": rng.uniform(size=(20_000, d)) for d in (2, 3, 5, 8)}
+    sets["3 dimensions in 20"] = rng.normal(size=(20_000, 3)) @ rng.normal(size=(3, 20))
+    Grid(sets["uniform, 2 dimensions"][:100]).among(0, 100)  # compiles
+    rows = []
+    for name, X in sets.items():
+        radius = float(np.median(KDTree(X).query(X[:500], k=NEIGHBOURS)[0][:, -1]))
+        start = time.perf_counter()
+        found = Grid(X / radius).among(0, len(X))
+        middle = time.perf_counter()
+        pairs = KDTree(X).query_pairs(radius, output_type="ndarray")
+        stop = time.perf_counter()
+        rows.append([name, middle - start, stop - middle, np.mean(found.counts), 1 + 2 * len(pairs) / len(X)])
+    return format_table(["20 000 rows", "grid, s", "KD-tree, s", "neighbours", "by the KD-tree"], rows)
 
 
 def plane(n: int) -> tuple[Any, Any]:

@@ -309,9 +309,7 @@ def test_negative_variances_are_refused(solver):
     together = np.vstack([CROSS, np.zeros((1, 20))])
     assert least(STEEP_BELOW, together) < -0.1
     for options in ({"return_std": True}, {"return_cov": True}):
-        with pytest.raises(
-            NotPositiveDefiniteError, match=r"(variance|covariance) is -0\.\d+, below zero.*larger expo"
-        ):
+        with pytest.raises(NotPositiveDefiniteError, match=r"variance is -0\.\d+, below zero.*larger expo"):
             model.predict(np.zeros((1, 20)), **options)
         model.predict(CROSS, **options)
     model.predict(np.zeros((1, 20)))
