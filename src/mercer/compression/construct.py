@@ -1,0 +1,205 @@
+r"""Vectors one after the other: step 2 to 5 of the document's algorithm.
+
+Each new vector minimises, from several starts at once,
+
+.. math:: E(z) = -\sum_o f_{i,o}(z)^2/k(z, z), \qquad f_i = f - \sum_{j<i}\beta_j\phi(z_j),
+
+by iRprop⁺; then all coefficients are solved for anew. Starts are drawn by stochastic universal sampling: a wheel with a
+slot for each point of the expansion, as wide as its coefficients are large, is spun once, and equally spaced markers say
+which points are taken.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mercer._typing import FloatArray, IntArray
+from mercer.compression.distance import FeatureDistance
+from mercer.compression.factor import GrowingFactor
+from mercer.compression.irprop import irprop
+from mercer.kernels.stationary import Stationary
+
+__all__ = ["Construction", "construct", "universal_sampling"]
+
+_EXPLAINED = 1e-14  # share of |f|² below which nothing is left to explain but rounding
+
+
+@dataclass(frozen=True)
+class Construction:
+    """Vectors in the order in which they came.
+
+    Attributes
+    ----------
+    vectors : array (m, d)
+    coefficients : array (m, p)
+        In units of the outputs.
+    distances : array (m,)
+        ρ² after each vector.
+    n_iter : int
+        Steps of iRprop⁺ in all.
+    """
+
+    vectors: FloatArray
+    coefficients: FloatArray
+    distances: FloatArray
+    n_iter: int
+
+
+def universal_sampling(sizes: FloatArray, n_draws: int, rng: np.random.RandomState) -> IntArray:
+    """Indices drawn in proportion to sizes, by equally spaced markers on a wheel that is spun once, in random order.
+
+    An index comes up ⌊e⌋ or ⌈e⌉ times, where e is how often it is expected.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mercer.compression.construct import universal_sampling
+    >>> sorted(universal_sampling(np.array([1.0, 0.0, 3.0]), 4, np.random.RandomState(0)))
+    [np.int64(0), np.int64(2), np.int64(2), np.int64(2)]
+    """
+    wheel = np.cumsum(sizes, dtype=np.float64)
+    markers = (np.arange(n_draws) + rng.uniform()) * (wheel[-1] / n_draws)
+    drawn = np.searchsorted(wheel, markers, side="right")
+    last = int(np.flatnonzero(sizes)[-1])  # rounding may carry a marker past the last slot
+    return np.asarray(rng.permutation(np.minimum(drawn, last)))
+
+
+def construct(
+    distance: FeatureDistance,
+    n_vectors: int,
+    *,
+    unit: FloatArray,
+    rng: np.random.RandomState,
+    n_starts: int,
+    max_iter: int,
+    given: FloatArray | None = None,
+    best_starts: bool = True,
+) -> Construction:
+    """Build up to ``n_vectors`` vectors; fewer where no vector is left that the others do not span.
+
+    Cost: n·n_starts kernel values per step of iRprop⁺, for each vector.
+
+    Parameters
+    ----------
+    distance : FeatureDistance
+    n_vectors : int
+    unit : array (d,)
+        A large step of a vector, by feature.
+    rng : RandomState
+    n_starts : int
+        Starts per vector, optimised together.
+    max_iter : int
+        Most steps of iRprop⁺ per vector.
+    given : array (q, d) or None
+        Vectors to begin with.
+    best_starts : bool
+        Whether to start from the best points of a pool so drawn, or from the points as they are drawn.
+    """
+    builder = _Builder(distance, n_vectors)
+    for vector in np.empty((0, len(unit))) if given is None else given:
+        builder.add(vector[np.newaxis])
+    pool = _Pool(distance, n_vectors, n_starts, rng, best=best_starts)
+    while builder.size < n_vectors and builder.left > _EXPLAINED * distance.start:
+        starts = pool.starts(builder)
+        if max_iter > 0:
+            found = irprop(builder.search, starts, unit=unit, max_iter=max_iter, tol=1e-3)
+            builder.n_iter += found.n_iter
+            starts = np.concatenate([found.parameters[np.argsort(found.errors)], starts])
+        if not builder.add(starts):
+            break
+    return builder.construction()
+
+
+class _Builder:
+    """The vectors so far, and what they leave of f."""
+
+    def __init__(self, distance: FeatureDistance, room: int) -> None:
+        self._distance, self._kernel = distance, distance.kernel
+        self._factor = GrowingFactor(room, distance.n_outputs)
+        self.vectors = np.empty((room, distance.points.shape[1]))
+        self.coefficients = np.empty((0, distance.n_outputs))
+        self._curve: list[float] = []
+        self.n_iter = 0
+
+    @property
+    def size(self) -> int:
+        return self._factor.size
+
+    @property
+    def left(self) -> float:
+        """ρ²."""
+        return self._curve[-1] if self._curve else self._distance.start
+
+    def add(self, candidates: FloatArray) -> bool:
+        """Take in the first candidate that the vectors do not span; whether there is one."""
+        values = self._distance.products.values(candidates)
+        diagonal = self._kernel.diagonal(candidates)
+        columns = self._kernel(self.vectors[: self.size], candidates) if self.size else np.empty((0, len(candidates)))
+        for j, candidate in enumerate(candidates):
+            if self._factor.add(columns[:, j], float(diagonal[j]), values[j]):
+                self.vectors[self.size - 1] = candidate
+                self.coefficients = self._factor.solution()
+                distance = self._distance.start - self._distance.norm * self._factor.explained
+                self._curve.append(max(distance, 0.0))
+                return True
+        return False
+
+    def search(self, z: FloatArray, _problems: IntArray) -> tuple[FloatArray, FloatArray]:
+        """E of each row and its gradient."""
+        known, kernel, residual = self.vectors[: self.size], self._kernel, np.empty(0)
+        diagonal = np.maximum(kernel.diagonal(z), np.finfo(np.float64).tiny)[:, np.newaxis]
+
+        def weigh(values: FloatArray) -> FloatArray:
+            nonlocal residual
+            residual = values - kernel(z, known) @ self.coefficients if self.size else values
+            return -2.0 * residual / diagonal
+
+        _, gradient = self._distance.products.values_and_gradient(z, weigh)
+        if self.size:
+            gradient -= kernel.points_gradient(known, z, self.coefficients @ (-2.0 * residual / diagonal).T)
+        squares = np.sum(residual**2, axis=1, keepdims=True)
+        if not isinstance(kernel, Stationary):  # k(z, z) varies
+            gradient += 2.0 * kernel.points_gradient(z, z, np.diag((squares / diagonal**2)[:, 0]))
+        return -(squares / diagonal)[:, 0], gradient
+
+    def gains(self, candidates: FloatArray, values: FloatArray, columns: FloatArray) -> FloatArray:
+        """-E of candidates, given f and k with the vectors there."""
+        residual = values - columns @ self.coefficients
+        diagonal = np.maximum(self._kernel.diagonal(candidates), np.finfo(np.float64).tiny)
+        return np.asarray(np.sum(residual**2, axis=1) / diagonal)
+
+    def construction(self) -> Construction:
+        return Construction(self.vectors[: self.size].copy(), self.coefficients, np.array(self._curve), self.n_iter)
+
+
+class _Pool:
+    """Points of the expansion from which searches start, drawn in proportion to their coefficients."""
+
+    _SIZE = 1000
+
+    def __init__(
+        self, distance: FeatureDistance, n_vectors: int, n_starts: int, rng: np.random.RandomState, *, best: bool
+    ) -> None:
+        self._kernel, self._n_starts, self._best = distance.kernel, n_starts, best
+        sizes = np.sqrt(np.sum(distance.products.coefficients**2, axis=1))
+        drawn = universal_sampling(sizes, max(n_starts * n_vectors, self._SIZE if best else 0), rng)
+        if best:
+            drawn = np.unique(drawn)
+        self._points = distance.points[drawn]
+        self._values = distance.values[drawn] / distance.units
+        self._columns = np.empty((len(drawn), n_vectors))
+        self._known = 0
+
+    def starts(self, builder: _Builder) -> FloatArray:
+        """Where to search for the next vector, shape (n_starts, d)."""
+        if not self._best:
+            first = builder.size * self._n_starts
+            return np.take(self._points, np.arange(first, first + self._n_starts), axis=0, mode="wrap")
+        new = builder.vectors[self._known : builder.size]
+        if len(new):
+            self._columns[:, self._known : builder.size] = self._kernel(self._points, new)
+            self._known = builder.size
+        gains = builder.gains(self._points, self._values, self._columns[:, : self._known])
+        return np.asarray(self._points[np.argsort(-gains, kind="stable")[: self._n_starts]])

@@ -1,0 +1,134 @@
+r"""Inner products of an expansion with feature vectors, and their gradients.
+
+:math:`\langle f_o, \phi(z_j)\rangle = f_o(z_j) = \sum_i a_{io}\,k(x_i, z_j)` for a few z and many x: every distance and
+its gradient is made of these. The walk is over the points of the expansion, in tiles; memory does not grow with them.
+
+A stationary kernel has values and slopes in one tile of exponents E, and weights that depend on the row alone leave the
+gradient a matrix product: with :math:`S = dk/dE`,
+
+.. math:: \partial f_o(z_j) = \sum_i S_{ij}\,a_{io}\,(x_i - z_j)/\ell^2,
+
+so :math:`S^\top[a_1 \tilde x, a_1, a_2 \tilde x, a_2, \dots]` gives all outputs' gradients. Of other kernels, and of
+many outputs, the gradients are contracted with the weights of the outputs in a second tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from mercer._typing import FloatArray
+from mercer.engine import ArrayRows, Executor, reduce_rows, tile_rows, transposed_times
+from mercer.engine.walk import ArraySum
+from mercer.kernels import Kernel
+from mercer.kernels.stationary import Stationary, StationarySection
+
+__all__ = ["InnerProducts"]
+
+# Beyond so many outputs a second tile costs less than the products of all outputs.
+_FEW_OUTPUTS = 3
+
+
+class InnerProducts:
+    """f(z) = Σ a_i k(x_i, z) as a function of few z.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    points : array (n, d)
+    coefficients : array (n, p)
+    executor : Executor
+    """
+
+    def __init__(self, kernel: Kernel, points: FloatArray, coefficients: FloatArray, *, executor: Executor) -> None:
+        self.kernel, self.points, self.coefficients = kernel, points, coefficients
+        self.n_outputs = coefficients.shape[1]
+        self._rows, self._executor = ArrayRows(points, checked=True), executor
+        self._fused = isinstance(kernel, Stationary) and self.n_outputs <= _FEW_OUTPUTS
+        self._shift = np.median(points, axis=0)
+        self._right = self._weighted_points() if self._fused else np.empty(0)
+
+    def _weighted_points(self) -> FloatArray:
+        """[a_1 x̃, a_1, a_2 x̃, a_2, …], shape (n, p(d+1)): as large as the points, once per output."""
+        n, d = self.points.shape
+        right = np.empty((n, self.n_outputs, d + 1))
+        np.multiply(self.coefficients[:, :, np.newaxis], (self.points - self._shift)[:, np.newaxis], out=right[..., :d])
+        right[..., d] = self.coefficients
+        return right.reshape(n, -1)
+
+    def values(self, vectors: FloatArray) -> FloatArray:
+        """f(z_j), shape (m, p)."""
+        return transposed_times(self._rows, self.kernel, vectors, self.coefficients, executor=self._executor)
+
+    def values_and_gradient(
+        self, vectors: FloatArray, weigh: Callable[[FloatArray], FloatArray]
+    ) -> tuple[FloatArray, FloatArray]:
+        """f(z_j), and Σ_o w_jo ∂f_o(z_j) of shape (m, d), where ``weigh`` gives the weights (m, p) for the values."""
+        if self._fused:
+            values, gradients = self._all_gradients(vectors)
+            return values, np.asarray(np.einsum("jo,jod->jd", weigh(values), gradients))
+        values = self.values(vectors)
+        return values, self._contracted(vectors, weigh(values))
+
+    def _contracted(self, vectors: FloatArray, weights: FloatArray) -> FloatArray:
+        def prepare() -> tuple[ArraySum, Callable[[FloatArray, int, int], None]]:
+            partial = ArraySum(np.zeros(vectors.shape))
+
+            def add(block: FloatArray, start: int, stop: int) -> None:
+                by_kernel = self.coefficients[start:stop] @ weights.T
+                partial.value += self.kernel.points_gradient(block, vectors, by_kernel)
+
+            return partial, add
+
+        return self._reduce(4 * len(vectors), prepare)  # weights, exponents, slopes and what a kernel needs beside them
+
+    def _all_gradients(self, vectors: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """f (m, p) and ∂f (m, p, d) from one tile of exponents."""
+        (m, d), p = vectors.shape, self.n_outputs
+        sections = _Slopes(self.kernel, vectors)
+
+        def prepare() -> tuple[ArraySum, Callable[[FloatArray, int, int], None]]:
+            partial = ArraySum(np.zeros((m, p, d + 2)))
+
+            def add(block: FloatArray, start: int, stop: int) -> None:
+                values, slopes = sections.tiles(block)
+                pulled = (slopes.T @ self._right[start:stop]).reshape(m, p, d + 1)
+                partial.value[..., : d + 1] += pulled
+                own = values is slopes
+                partial.value[..., d + 1] += pulled[..., d] if own else values.T @ self.coefficients[start:stop]
+
+            return partial, add
+
+        total = self._reduce(2 * m + p * (d + 1), prepare)
+        pulled = total[..., :d] - total[..., d : d + 1] * (vectors - self._shift)[:, np.newaxis]
+        return total[..., d + 1], pulled * sections.inverse_square
+
+    def _reduce(
+        self, width: int, prepare: Callable[[], tuple[ArraySum, Callable[[FloatArray, int, int], None]]]
+    ) -> FloatArray:
+        workers = self._executor.n_jobs
+        tile = tile_rows(width, workers=workers)
+        return reduce_rows(self._rows, self._executor, tile=tile, workers=workers, prepare=prepare, name="slopes").value
+
+
+class _Slopes:
+    """Values and slopes of a stationary kernel between rows and vectors, from the same exponents."""
+
+    def __init__(self, kernel: Kernel, vectors: FloatArray) -> None:
+        if not isinstance(kernel, Stationary):  # pragma: no cover  the caller has looked
+            raise TypeError
+        kernel.check(vectors.shape[1])
+        kernel, dtype = kernel.for_dimension(vectors.shape[1]), np.dtype(np.float64)
+        self._value, self._slope = kernel.profile(dtype), kernel.slope(dtype)
+        self._own = kernel.own_slope
+        self._section = StationarySection(kernel, vectors, dtype=dtype, profile=self._value)
+        self.inverse_square = np.asarray(self._section.inverse_scale**2)
+
+    def tiles(self, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
+        values = self._section.exponents(rows)
+        slopes = values if self._own else values.copy()
+        self._slope(slopes)
+        if not self._own:
+            self._value(values)
+        return values, slopes

@@ -1,0 +1,142 @@
+r"""iRprop⁺: resilient back-propagation with weight backtracking, of many independent problems at once.
+
+C. Igel, M. Hüsken: *Empirical evaluation of the improved Rprop learning algorithm* (Neurocomputing 50, 2003). Only the
+signs of partial derivatives matter. Each parameter has a step of its own,
+
+============================  ===============================  ================================================
+product of the derivative     step Δ                           move
+with the one before
+============================  ===============================  ================================================
+> 0                           min(η⁺ Δ, Δ_max)                 -sign(g) Δ
+< 0                           max(η⁻ Δ, Δ_min)                 taken back if the error has grown, else none;
+                                                               the derivative counts as zero in the next step
+= 0                           as it is                         -sign(g) Δ
+============================  ===============================  ================================================
+
+A problem is one row of an array of parameters, with an error of its own; all that are still at work are evaluated
+together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from mercer._typing import FloatArray, IntArray
+
+__all__ = ["Descent", "irprop"]
+
+# The standard constants. Steps are in units of what the caller calls one step.
+GROW, SHRINK = 1.2, 0.5
+FIRST, LEAST, LARGEST = 0.0125, 1e-6, 1.0
+
+# From parameters (s, q) of the problems whose numbers are given: errors (s,), gradients (s, q).
+Function = Callable[[FloatArray, IntArray], tuple[FloatArray, FloatArray]]
+
+
+@dataclass(frozen=True)
+class Descent:
+    """Where the problems ended.
+
+    Attributes
+    ----------
+    parameters : array (s, q)
+        The best that each problem has met.
+    errors : array (s,)
+        There.
+    n_iter : int
+        Steps of the problem that took most.
+    """
+
+    parameters: FloatArray
+    errors: FloatArray
+    n_iter: int
+
+
+def irprop(
+    function: Function,
+    start: FloatArray,
+    *,
+    unit: FloatArray | float = 1.0,
+    max_iter: int = 100,
+    tol: float = 1e-6,
+    patience: int = 10,
+) -> Descent:
+    """Minimise s functions of q parameters from given starts.
+
+    Cost: one evaluation of the function per step, for all problems that still move.
+
+    Parameters
+    ----------
+    function : callable
+    start : array (s, q)
+    unit : array (q,) or (s, q), or float
+        What counts as a large step of each parameter: the first ones are 0.0125 of it, none is larger than it.
+    max_iter : int
+        Most steps.
+    tol : float
+        A problem ends if ``patience`` steps have together gained less than this share of its error.
+    patience : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mercer.compression.irprop import irprop
+    >>> def function(x, problems):
+    ...     return np.sum((x - 1) ** 2, axis=1), 2 * (x - 1)
+    >>> irprop(function, np.array([[0.0, 3.0], [1.5, 0.7]]), max_iter=200).parameters.round(3)
+    array([[1., 1.],
+           [1., 1.]])
+    """
+    start = np.array(start, dtype=np.float64)
+    best, errors = start.copy(), np.full(len(start), np.inf)
+    state = _State(start, np.array(np.broadcast_to(np.asarray(unit, dtype=np.float64), start.shape)))
+    marks = errors.copy()  # the best error when patience was last tried
+    iteration = 0
+    for iteration in range(1, max_iter + 1):
+        values, gradients = function(state.x, state.problems)
+        gradients = np.where(np.isfinite(gradients), gradients, 0.0)  # where a kernel overflows, nothing moves
+        better = values < errors[state.problems]
+        improved = state.problems[better]
+        best[improved], errors[improved] = state.x[better], values[better]
+        if iteration % patience == 0:
+            here = errors[state.problems]
+            moving = ~(marks[state.problems] - here <= tol * np.abs(here))  # inf - inf counts as moving
+            marks[state.problems] = here
+            if not np.any(moving):
+                break
+            state, values, gradients = state.only(moving), values[moving], gradients[moving]
+        state.move(values, gradients)
+    return Descent(best, errors, iteration)
+
+
+class _State:
+    """Parameters, steps and memories of the problems that still move."""
+
+    def __init__(self, x: FloatArray, unit: FloatArray) -> None:
+        self.x, self.problems = x, np.arange(len(x))
+        self._largest, self._steps = LARGEST * unit, FIRST * unit
+        self._least = LEAST * unit
+        self._moves, self._gradients = np.zeros_like(x), np.zeros_like(x)
+        self._values = np.full(len(x), np.inf)
+
+    def only(self, kept: FloatArray) -> _State:
+        """The same with some of the problems."""
+        other = object.__new__(_State)
+        for name, value in vars(self).items():
+            setattr(other, name, value[kept])
+        return other
+
+    def move(self, values: FloatArray, gradients: FloatArray) -> None:
+        """One step of all problems."""
+        agreement = gradients * self._gradients
+        same, turned = agreement > 0, agreement < 0
+        np.minimum(self._steps * GROW, self._largest, out=self._steps, where=same)
+        np.maximum(self._steps * SHRINK, self._least, out=self._steps, where=turned)
+        worse = (values > self._values)[:, np.newaxis]
+        moves = np.where(turned, np.where(worse, -self._moves, 0.0), -np.sign(gradients) * self._steps)
+        self.x = self.x + moves
+        self._moves, self._values = moves, values
+        self._gradients = np.where(turned, 0.0, gradients)
