@@ -1,0 +1,283 @@
+"""Models as C99 source: one header, nothing else."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from importlib.metadata import version
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from mercer._typing import AnyArray, FloatArray
+from mercer.persistence.c_kernels import BLOCK, Dialect, KernelWriter
+from mercer.persistence.exported import Exported, read_model
+from mercer.persistence.rounding import warn_of_rounding
+
+__all__ = ["to_c"]
+
+_KEYWORDS = """
+alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl concept const const_cast
+consteval constexpr constinit continue co_await co_return co_yield decltype default delete do double dynamic_cast else
+enum explicit export extern false float for friend goto if inline int long mutable namespace new noexcept not not_eq
+nullptr operator or or_eq private protected public register reinterpret_cast requires restrict return short signed
+sizeof static static_assert static_cast struct switch template this thread_local throw true try typedef typeid
+typename typeof typeof_unqual union unsigned using virtual void volatile wchar_t while xor xor_eq
+"""
+_INT, _LONG = 2**15 - 1, 2**31 - 1  # what the C standard promises of int and long
+
+
+def to_c(
+    model: Any,
+    *,
+    name: str = "model",
+    dtype: Literal["float", "double"] = "float",
+    path: str | PathLike[str] | None = None,
+) -> str:
+    """Write a model as one C99 header, for machines that have a C compiler and nothing else.
+
+    No memory is allocated and no state is kept, so that the functions may be called from anywhere. Of the C library
+    only ``expf``, ``sqrtf`` or ``powf`` (``exp``, ``sqrt``, ``pow``) are used. The header is valid C++, too.
+
+    Cost of a call: m kernel values of d operations each. Memory: the vectors and their coefficients as constants; on
+    the stack the outputs and a few numbers more.
+
+    Parameters
+    ----------
+    model : KernelExpansion or fitted model with ``expansion_``
+        With ``classes_`` it is a classifier.
+    name : str, default="model"
+        With what the names of all functions begin.
+    dtype : {"float", "double"}, default="float"
+        Type of inputs, outputs, constants and arithmetic.
+    path : path, optional
+        Where to write the source, too.
+
+    Returns
+    -------
+    str
+        Source with ``void <name>_predict(const float *x, float *out)``; or, for a classifier,
+        ``void <name>_decision(const float *x, float *out)``, ``int <name>_predict(const float *x)``, the index of the
+        class, and ``<name>_label(int index)``, the class itself, an integer, a number or a string. The enumeration
+        constants ``<name>_n_features``, ``<name>_n_outputs`` and ``<name>_n_classes`` tell the lengths.
+
+    Warns
+    -----
+    UserWarning
+        If arithmetic in float, tried on the model's vectors, is wrong by more than 1e-3 of the function's size.
+
+    Raises
+    ------
+    TypeError
+        For a kernel without a formula (``Function``, ``Precomputed``), or what is not a model.
+
+    See Also
+    --------
+    mercer.persistence.to_onnx : The same as a graph.
+
+    Examples
+    --------
+    >>> from mercer import ExactRegressor
+    >>> from mercer.persistence import to_c
+    >>> model = ExactRegressor().fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 0.0])
+    >>> source = to_c(model, name="bump")
+    >>> [line for line in source.splitlines() if line.startswith("static")]
+    ['static inline void bump_predict(const float *x, float *out) {']
+    """
+    _check_name(name)
+    if dtype not in ("float", "double"):
+        msg = f"dtype must be 'float' or 'double', got {dtype!r}."
+        raise ValueError(msg)
+    exported = read_model(model)
+    if dtype == "float":
+        warn_of_rounding(exported, arithmetic=np.float32, products=False, remedy="Pass dtype='double'.")
+    source = _Header(exported, name, Dialect(dtype)).source()
+    if path is not None:
+        Path(path).write_text(source, encoding="ascii", newline="\n")
+    return source
+
+
+class _Header:
+    def __init__(self, model: Exported, name: str, dialect: Dialect) -> None:
+        self._model, self._name, self._dialect = model, name, dialect
+        self._n_features, self._n_outputs = model.points.shape[1], model.n_outputs
+        self._kernel = KernelWriter(dialect, self._n_features)
+        self._statements, factor = self._kernel.write(model.form)
+        # (blocks, d, BLOCK) and (blocks, p, BLOCK); vectors that fill the last block up have coefficients of zero
+        self._tables = {
+            "vectors": _blocks(model.points, fill="edge"),
+            "coefficients": _blocks(model.coefficients * factor, fill="constant"),
+            "intercept": model.intercept,
+        } | self._kernel.tables
+
+    def source(self) -> str:
+        guard = f"MERCER_{self._name}_H"
+        sizes = {"n_features": self._n_features, "n_outputs": self._n_outputs}
+        if self._model.classes is not None:
+            sizes["n_classes"] = len(self._model.classes)
+        constants = ", ".join(f"{self._name}_{key} = {value}" for key, value in sizes.items())
+        parts = [
+            self._comment(),
+            f"#ifndef {guard}\n#define {guard}\n\n#include <math.h>\n#include <stddef.h>\n\nenum {{ {constants} }};",
+            self._values(),
+            *([] if self._model.classes is None else [self._predict(), self._label(self._model.classes)]),
+            f"#endif /* {guard} */\n",
+        ]
+        return "\n\n".join(parts)
+
+    # ------------------------------------------------------------------------------------------------ functions
+
+    def _values(self) -> str:
+        kind, p, d = self._dialect.type_name, self._n_outputs, self._n_features
+        last = "predict" if self._model.classes is None else "decision"
+        return "\n".join(
+            [
+                f"static inline void {self._name}_{last}(const {kind} *x, {kind} *out) {{",
+                *(self._table(name, values) for name, values in self._tables.items()),
+                f"    {kind} sum[{p}];",
+                f"    for (size_t o = 0; o < {p}; ++o) {{",
+                "        sum[o] = intercept[o];",
+                "    }",
+                f"    for (size_t block = 0; block < {len(self._tables['vectors'])}; ++block) {{",
+                f"        const {kind} *z = vectors + block * {d * BLOCK};",
+                f"        const {kind} *w = coefficients + block * {p * BLOCK};",
+                f"        {kind} {', '.join(f'k{i}[{BLOCK}]' for i in range(self._kernel.n_arrays))};",
+                *(f"        {line}" for line in self._statements),
+                f"        for (size_t o = 0; o < {p}; ++o) {{",
+                f"            {kind} part = w[o * {BLOCK}] * k0[0];",
+                f"            for (size_t j = 1; j < {BLOCK}; ++j) {{",
+                f"                part += w[o * {BLOCK} + j] * k0[j];",
+                "            }",
+                "            sum[o] += part;",
+                "        }",
+                "    }",
+                f"    for (size_t o = 0; o < {p}; ++o) {{",
+                "        out[o] = sum[o];",
+                "    }",
+                "}",
+            ]
+        )
+
+    def _table(self, name: str, values: FloatArray) -> str:
+        numbers = [self._dialect.number(value) for value in np.ravel(values).tolist()]
+        rows = [", ".join(numbers[start : start + BLOCK]) for start in range(0, len(numbers), BLOCK)]
+        body = ",\n        ".join(rows)
+        return f"    static const {self._dialect.type_name} {name}[{len(numbers)}] = {{\n        {body}\n    }};"
+
+    def _predict(self) -> str:
+        kind, zero = self._dialect.type_name, self._dialect.number(0.0)
+        head = [
+            f"static inline int {self._name}_predict(const {kind} *x) {{",
+            f"    {kind} values[{self._n_outputs}];",
+            f"    {self._name}_decision(x, values);",
+        ]
+        if self._model.rule == "threshold":
+            return "\n".join([*head, f"    return values[0] > {zero} ? 1 : 0;", "}"])
+        n_classes = 0 if self._model.classes is None else len(self._model.classes)
+        counted, votes = "values", []
+        if self._model.rule == "pairs":
+            counted = "votes"
+            votes = [
+                f"    int votes[{n_classes}] = {{0}};",
+                "    size_t pair = 0;",
+                f"    for (int first = 0; first < {n_classes}; ++first) {{",
+                f"        for (int second = first + 1; second < {n_classes}; ++second) {{",
+                f"            ++votes[values[pair++] > {zero} ? first : second];",
+                "        }",
+                "    }",
+            ]
+        largest = [
+            "    int best = 0;",
+            f"    for (int i = 1; i < {n_classes}; ++i) {{",
+            f"        if ({counted}[i] > {counted}[best]) {{",
+            "            best = i;",
+            "        }",
+            "    }",
+            "    return best;",
+            "}",
+        ]
+        return "\n".join([*head, *votes, *largest])
+
+    def _label(self, classes: AnyArray) -> str:
+        kind, labels = _c_labels(classes)
+        body = ",\n        ".join(labels)
+        space = "" if kind.endswith("*") else " "
+        element = "const char *const " if kind.endswith("*") else f"const {kind} "
+        return (
+            f"static inline {kind}{space}{self._name}_label(int index) {{\n"
+            f"    static {element}labels[{len(labels)}] = {{\n        {body}\n    }};\n"
+            "    return labels[index];\n}"
+        )
+
+    # -------------------------------------------------------------------------------------------------- comment
+
+    def _comment(self) -> str:
+        model, name, kind = self._model, self._name, self._dialect.type_name
+        size = sum(table.size for table in self._tables.values()) * self._dialect.dtype.itemsize
+        functions = " and ".join(sorted(self._kernel.functions))
+        about = (
+            f"{name}: a {model.kind} as C99, written by mercer {version('mercer')}. {len(model.points)} vectors, "
+            f"{self._n_features} features, {self._n_outputs} output(s); {size} bytes of constants. "
+            f"{f'It calls {functions}: link with -lm.' if functions else 'It calls nothing.'} "
+            "Inputs are not checked: NaN comes out as NaN."
+        )
+        if model.classes is None:
+            calls = [f"    {kind} x[{name}_n_features], y[{name}_n_outputs];", f"    {name}_predict(x, y);"]
+        else:
+            kind_of_label, _ = _c_labels(model.classes)
+            space = "" if kind_of_label.endswith("*") else " "
+            calls = [
+                f"    {kind} x[{name}_n_features], values[{name}_n_outputs];",
+                f"    {kind_of_label}{space}label = {name}_label({name}_predict(x));",
+                f"    {name}_decision(x, values);",
+            ]
+            about += f" Decision values: {_DECISIONS[str(model.rule)]}."
+        kernel = model.kernel.encode("ascii", "replace").decode().replace("*/", "* /")
+        paragraphs = [textwrap.wrap(about, 100), textwrap.wrap(f"Kernel: {kernel}", 100), calls]
+        lines = [line for paragraph in paragraphs for line in (*paragraph, "")][:-1]
+        return "/*\n" + "\n".join(f" * {line}".rstrip() for line in lines) + "\n */"
+
+
+_DECISIONS = {
+    "threshold": "above zero for the second class",
+    "largest": "one per class, the largest (the first of equal ones) decides",
+    "pairs": "one per pair of classes (0, 1), (0, 2), ..., (1, 2), ..., above zero a vote for the first of the pair",
+}
+
+
+def _blocks(columns: FloatArray, fill: Literal["edge", "constant"]) -> FloatArray:
+    """Rows (m, c) in blocks (blocks, c, BLOCK), the last filled up."""
+    padded = np.pad(columns, ((0, -len(columns) % BLOCK), (0, 0)), mode=fill)
+    return np.asarray(padded.reshape(-1, BLOCK, columns.shape[1]).swapaxes(1, 2))
+
+
+def _c_labels(classes: AnyArray) -> tuple[str, list[str]]:
+    """C's type of the classes, and their constants."""
+    values = classes.tolist()
+    if classes.dtype.kind == "U":
+        return "const char *", [_c_string(value) for value in values]
+    if classes.dtype.kind == "f":
+        return "double", [Dialect("double").number(value) for value in values]
+    largest = max(abs(value) for value in values)
+    kind, suffix = ("int", "") if largest <= _INT else ("long", "L") if largest <= _LONG else ("long long", "LL")
+    return kind, [f"{value}{suffix}" for value in values]
+
+
+def _c_string(text: str) -> str:
+    """A string constant; what is not plain ASCII, and what C gives a meaning, as octal escapes of UTF-8."""
+    plain = "".join(
+        chr(byte) if 32 <= byte < 127 and byte not in b'"\\?' else f"\\{byte:03o}" for byte in text.encode()
+    )
+    return f'"{plain}"'
+
+
+def _check_name(name: Any) -> None:
+    valid = isinstance(name, str) and re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) and "__" not in name
+    if not valid or name in _KEYWORDS.split() or name.endswith("_"):
+        msg = (
+            "name must be an identifier of C and C++: ASCII letters, digits and single underscores within, no keyword; "
+            f"got {name!r}."
+        )
+        raise ValueError(msg)

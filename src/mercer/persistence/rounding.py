@@ -1,0 +1,102 @@
+"""What float32 does to a model, measured before it is exported.
+
+Coefficients that are large and alternate in sign, as interpolation gives them, turn roundings of 1e-7 into errors as
+large as the function. That depends on the model alone, so it is measured on the model: the formula is evaluated as it
+will be outside, in float32 and in float64, at the vectors and halfway between them.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from mercer._typing import FloatArray
+from mercer.persistence.closed_form import Form, OfDistance, OfInnerProduct
+from mercer.persistence.exported import Exported
+
+__all__ = ["centre", "evaluate", "float32_error", "in_dtype", "warn_of_rounding"]
+
+# The share of the function's size that is reported: the one from which on the engine leaves float32 by itself.
+_TOLERATED = 1e-3
+_SAMPLE = 128  # vectors, and as many places between them
+
+
+def centre(points: FloatArray, dtype: Any) -> FloatArray:
+    """The shift that keeps cancellation small: the median, which one outlier does not move."""
+    return np.asarray(np.median(points, axis=0).astype(dtype))
+
+
+def in_dtype(values: Any, dtype: Any, what: str) -> FloatArray:
+    """Values in that dtype, refused if it cannot hold them."""
+    with np.errstate(over="ignore"):
+        converted = np.asarray(values, dtype=np.float64).astype(dtype)
+    if not np.all(np.isfinite(converted)):
+        msg = f"{what} of the model exceed what {np.dtype(dtype)} can hold; export it in float64."
+        raise ValueError(msg)
+    return converted
+
+
+def warn_of_rounding(model: Exported, *, arithmetic: Any, products: bool, remedy: str) -> None:
+    """Warn if float32 changes predictions visibly; see ``float32_error``."""
+    error = float32_error(model, arithmetic=arithmetic, products=products)
+    if error > _TOLERATED:
+        msg = (
+            f"in float32 the predictions of this model are wrong by up to {error:.2g} times their size, as measured at "
+            "its vectors and between them: large coefficients magnify rounding, or inputs differ by too little, or by "
+            f"too much, in units of their own size and of the length scale. {remedy}"
+        )
+        warnings.warn(msg, UserWarning, stacklevel=3)
+
+
+def float32_error(model: Exported, *, arithmetic: Any = np.float32, products: bool) -> float:
+    """Largest error by inputs and outputs in float32, relative to the size of the function less its intercept.
+
+    With ``products`` squared distances are expanded into inner products, in that arithmetic; else they are sums of
+    squared differences between inputs and vectors, both rounded.
+
+    Cost: 256 kernel values per vector, twice.
+    """
+    vectors = model.points[:: max(1, len(model.points) // _SAMPLE)]
+    rows = np.concatenate([vectors, (vectors[1:] + vectors[:-1]) / 2])
+    exact = evaluate(model.form, rows, model.points, dtype=np.float64) @ model.coefficients
+    points = model.points if products else model.points.astype(np.float32)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        values = evaluate(model.form, rows.astype(np.float32), points, dtype=arithmetic, products=products)
+        values = values @ model.coefficients.astype(arithmetic) + model.intercept.astype(arithmetic)
+        errors = np.max(np.abs(values.astype(np.float32) - (exact + model.intercept)), axis=0)
+    sizes = np.max(np.abs(exact), axis=0)
+    shares = np.divide(errors, sizes, out=np.zeros_like(errors), where=sizes > 0)
+    return float(np.max(np.where(np.isnan(shares), np.inf, shares)))
+
+
+def evaluate(form: Form, rows: FloatArray, points: FloatArray, *, dtype: Any, products: bool = True) -> FloatArray:
+    """Kernel values k(rows, points), shape (n, m), by the formula and in the dtype of an exported model.
+
+    With ``products`` squared distances are expanded into inner products in that dtype, else they are as precise as
+    differences give them.
+    """
+    t = np.dtype(dtype).type
+    if isinstance(form, OfDistance):
+        squares = _squares(form, rows, points, t if products else np.float64).astype(t)
+        values = t(form.amplitude) * np.polynomial.Polynomial(np.array(form.polynomial, dtype=t))(np.sqrt(squares))
+        if np.isfinite(form.radius):
+            values = values * np.maximum(1 - np.sqrt(squares) / t(form.radius), 0) ** t(form.power)
+        exponents = {"none": 0 * squares, "squared": -squares / 2, "plain": -np.sqrt(squares)}[form.decay]
+        with np.errstate(under="ignore"):
+            return np.asarray(values * np.exp(exponents), dtype=t)
+    if isinstance(form, OfInnerProduct):
+        inner = rows.astype(t) @ (form.scale * points).astype(t).T
+        return np.asarray(t(form.amplitude) * (inner + t(form.offset)) ** form.degree, dtype=t)
+    left = evaluate(form.left, rows, points, dtype=dtype, products=products)
+    right = evaluate(form.right, rows, points, dtype=dtype, products=products)
+    return left + right if form.operation == "sum" else left * right
+
+
+def _squares(form: OfDistance, rows: FloatArray, points: FloatArray, dtype: Any) -> FloatArray:
+    shift, inverse = centre(points, dtype), form.inverse_scale.astype(dtype)
+    x = (rows.astype(dtype) - shift) * inverse
+    z = ((points - shift) * form.inverse_scale).astype(dtype)
+    squares = np.sum(x**2, axis=1)[:, np.newaxis] - 2 * (x @ z.T) + np.sum(z**2, axis=1)
+    return np.asarray(np.maximum(squares, 0))
