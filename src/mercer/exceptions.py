@@ -2,7 +2,11 @@
 
 import numpy as np
 
-__all__ = ["JitterWarning", "NegativeVarianceWarning", "NotPositiveDefiniteError", "StarvedWarning"]
+__all__ = ["ArchiveError", "JitterWarning", "NegativeVarianceWarning", "NotPositiveDefiniteError", "StarvedWarning"]
+
+
+class ArchiveError(ValueError):
+    """A file is no archive of a model, or a broken or forged one; or a model holds what an archive does not."""
 
 
 class NotPositiveDefiniteError(np.linalg.LinAlgError):

@@ -1,0 +1,213 @@
+r"""The zip file of an archive: what is in it, and what must hold before any of it is read.
+
+========================  ===========================================================================================
+member                    content
+========================  ===========================================================================================
+``header.json``           format, versions, type, the list of arrays (name, dtype, shape, order, size, CRC), the model
+``header.sha256``         the digest of the header, as ``sha256sum`` writes it
+``array_0.npy``, ...      arrays, as ``numpy.save`` writes them (format 1.0)
+========================  ===========================================================================================
+
+Nothing is compressed, so sizes in the zip's directory cannot exceed the file's, and an archive takes as much memory as
+it has bytes. Times are fixed, so that the same model is the same bytes. The header of a .npy file is not parsed: it
+must be, byte for byte, what the archive's own header says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import zipfile
+import zlib
+from typing import IO, Any, NoReturn
+
+import numpy as np
+
+from mercer._typing import AnyArray
+from mercer.exceptions import ArchiveError
+from mercer.persistence.checks import check_elements, need
+from mercer.persistence.decoding import as_dtype
+
+__all__ = ["FORMAT", "MAGIC", "VERSION", "read_arrays", "read_header", "write"]
+
+FORMAT, VERSION = "mercer archive", 1
+MAGIC = b"PK\x03\x04"
+
+_HEADER, _DIGEST = "header.json", "header.sha256"
+_LARGEST_HEADER = 2**24  # bytes; of a usual model it has some thousand
+_CHUNK = 2**20
+_MOST_DIMENSIONS = 32
+_ENCRYPTED, _PATCHED, _STRONG = 0x1, 0x20, 0x40
+_FIELDS = {"format": str, "version": int, "mercer": str, "type": str, "arrays": list, "model": dict}
+_ENTRY = {"name": str, "dtype": str, "shape": list, "order": str, "size": int, "crc32": int}
+
+
+# --------------------------------------------------------------------------------------------------- writing
+
+
+def write(file: IO[bytes], header: dict[str, Any], arrays: list[AnyArray]) -> None:
+    """Write an archive; the list of arrays is added to the header."""
+    laid_out = [_laid_out(array) for array in arrays]
+    header["arrays"] = [_entry(i, array) for i, array in enumerate(laid_out)]
+    text = json.dumps(header, allow_nan=False, separators=(",", ":"), sort_keys=True).encode()
+    need(len(text) <= _LARGEST_HEADER, f"the model without its arrays takes {len(text)} bytes: more than is allowed.")
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        _add(archive, _HEADER, text)
+        _add(archive, _DIGEST, _digest(text))
+        for entry, array in zip(header["arrays"], laid_out, strict=True):
+            _add(archive, entry["name"], _npy_header(array.dtype, array.shape, entry["order"]), _flat(array))
+
+
+def _laid_out(array: AnyArray) -> AnyArray:
+    """The array with its elements one after the other, in the order it has if it has one."""
+    return array if array.flags.c_contiguous or array.flags.f_contiguous else np.ascontiguousarray(array)
+
+
+def _order(array: AnyArray) -> str:
+    return "C" if array.flags.c_contiguous else "F"
+
+
+def _flat(array: AnyArray) -> memoryview:
+    if array.nbytes == 0:
+        return memoryview(b"")
+    row_major = array if array.flags.c_contiguous else array.T
+    return row_major.reshape(-1).view(np.uint8).data
+
+
+def _entry(number: int, array: AnyArray) -> dict[str, Any]:
+    head, body, order = _npy_header(array.dtype, array.shape, _order(array)), _flat(array), _order(array)
+    return {
+        "name": f"array_{number}.npy",
+        "dtype": array.dtype.str,
+        "shape": list(array.shape),
+        "order": order,
+        "size": len(head) + len(body),
+        "crc32": zlib.crc32(body, zlib.crc32(head)),
+    }
+
+
+def _npy_header(dtype: np.dtype[Any], shape: tuple[int, ...], order: str) -> bytes:
+    sizes = f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
+    text = f"{{'descr': {dtype.str!r}, 'fortran_order': {order == 'F'}, 'shape': {sizes}, }}".encode()
+    text += b" " * (-(len(text) + 11) % 64) + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
+
+
+def _add(archive: zipfile.ZipFile, name: str, *parts: bytes | memoryview) -> None:
+    info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+    info.create_system, info.external_attr = 3, 0o100644 << 16  # the same everywhere
+    info.file_size = sum(map(len, parts))  # for zipfile to know whether it needs the format for large files
+    with archive.open(info, "w") as member:
+        for part in parts:
+            for start in range(0, len(part), _CHUNK):
+                member.write(part[start : start + _CHUNK])
+
+
+def _digest(text: bytes) -> bytes:
+    return f"{hashlib.sha256(text).hexdigest()}  {_HEADER}\n".encode()
+
+
+# --------------------------------------------------------------------------------------------------- reading
+
+
+def read_header(archive: zipfile.ZipFile, file_size: int) -> dict[str, Any]:
+    """The header, after checking the zip's directory, and with it."""
+    members = _members(archive, file_size)
+    need(_HEADER in members and _DIGEST in members, f"there is no {_HEADER} in it.")
+    need(members[_HEADER].file_size <= _LARGEST_HEADER, f"{_HEADER} is larger than {_LARGEST_HEADER} bytes.")
+    need(members[_DIGEST].file_size == len(_digest(b"")), f"{_DIGEST} is no digest.")
+    text = archive.read(members[_HEADER])
+    header = _parsed(text)
+    need(header.get("format") == FORMAT, f"{_HEADER} is not that of a mercer archive.")
+    version: Any = header.get("version")
+    need(type(version) is int and version >= 1, "the format has no version.")
+    need(
+        version <= VERSION,
+        f"it has version {version} of the format, and this mercer reads {VERSION}: it was written by mercer "
+        f"{str(header.get('mercer'))[:40]}. Upgrade mercer.",
+    )
+    need(archive.read(members[_DIGEST]) == _digest(text), f"{_HEADER} does not match its digest: it was changed.")
+    _check_fields(header, _FIELDS, _HEADER)
+    _check_entries(header["arrays"], members)
+    return header
+
+
+def read_arrays(archive: zipfile.ZipFile, header: dict[str, Any]) -> list[AnyArray]:
+    """All arrays; ``read_header`` has checked their sizes."""
+    return [_read(archive, entry) for entry in header["arrays"]]
+
+
+def _members(archive: zipfile.ZipFile, file_size: int) -> dict[str, zipfile.ZipInfo]:
+    members = {info.filename: info for info in archive.infolist()}
+    need(len(members) == len(archive.infolist()), "a member is there twice.")
+    total = 0
+    for info in members.values():
+        name = info.filename[:40]
+        need(not info.flag_bits & (_ENCRYPTED | _PATCHED | _STRONG), f"{name!r} is encrypted or a patch.")
+        need(info.compress_type == zipfile.ZIP_STORED, f"{name!r} is compressed, which no member is.")
+        need(info.file_size == info.compress_size, f"{name!r} has two sizes.")
+        total += info.file_size
+    need(total <= file_size, f"members of {total} bytes do not fit a file of {file_size}.")
+    return members
+
+
+def _parsed(text: bytes) -> dict[str, Any]:
+    try:
+        header = json.loads(text.decode(), parse_constant=_refuse_constant, object_pairs_hook=_unique)
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError, ValueError) as error:
+        msg = f"{_HEADER} is not JSON: {str(error)[:100]}"
+        raise ArchiveError(msg) from error
+    need(isinstance(header, dict), f"{_HEADER} is no JSON object.")
+    return dict(header)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    msg = f"{name} is not JSON."
+    raise ArchiveError(msg)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    need(len(result) == len(pairs), f"a key of {_HEADER} is there twice.")
+    return result
+
+
+def _check_fields(given: Any, fields: dict[str, type], where: str) -> None:
+    need(isinstance(given, dict) and given.keys() == fields.keys(), f"{where} does not have the fields {[*fields]}.")
+    for name, kind in fields.items():
+        need(type(given[name]) is kind, f"{name!r} of {where} is not of type {kind.__name__}.")
+
+
+def _check_entries(entries: list[Any], members: dict[str, zipfile.ZipInfo]) -> None:
+    for i, entry in enumerate(entries):
+        name = f"array_{i}.npy"
+        _check_fields(entry, _ENTRY, name)
+        need(entry["name"] == name, f"array {i} is called {entry['name'][:40]!r}, not {name!r}.")
+        need(name in members, f"{name} is missing.")
+        shape, dtype = entry["shape"], as_dtype(entry["dtype"])
+        sizes = len(shape) <= _MOST_DIMENSIONS and all(type(each) is int and 0 <= each < 2**62 for each in shape)
+        need(sizes and entry["order"] in ("C", "F"), f"{name} has no shape.")
+        size = len(_npy_header(dtype, tuple(shape), entry["order"])) + math.prod(shape) * dtype.itemsize
+        need(size == entry["size"], f"{name} does not have the size of its shape, {tuple(shape)}.")
+        found = members[name]
+        need(found.file_size == size, f"{name} has {found.file_size} bytes, not {size}.")
+        need(entry["crc32"] == found.CRC, f"{name} is not the array that was saved: its checksum differs.")
+    extra = members.keys() - {_HEADER, _DIGEST} - {entry["name"] for entry in entries}
+    need(not extra, f"there is a member {min(extra, default='')[:40]!r}, which does not belong to it.")
+
+
+def _read(archive: zipfile.ZipFile, entry: dict[str, Any]) -> AnyArray:
+    dtype, shape = as_dtype(entry["dtype"]), tuple(entry["shape"])
+    array = np.empty(shape, dtype=dtype, order=entry["order"])
+    head, body = _npy_header(dtype, shape, entry["order"]), _flat(array)
+    with archive.open(entry["name"]) as member:
+        need(member.read(len(head)) == head, f"{entry['name']} does not have the dtype and shape of the header.")
+        for start in range(0, len(body), _CHUNK):
+            part = body[start : start + _CHUNK]
+            content = member.read(len(part))
+            need(len(content) == len(part), f"{entry['name']} ends too early.")
+            part[:] = content
+        need(not member.read(1), f"{entry['name']} is too long.")
+    check_elements(array)
+    return array
