@@ -202,11 +202,10 @@ class _Header:
 
     def _label(self, classes: AnyArray) -> str:
         kind, labels = _c_labels(classes)
+        element = "const char *const " if classes.dtype.kind == "U" else f"const {kind}"
         body = ",\n        ".join(labels)
-        space = "" if kind.endswith("*") else " "
-        element = "const char *const " if kind.endswith("*") else f"const {kind} "
         return (
-            f"static inline {kind}{space}{self._name}_label(int index) {{\n"
+            f"static inline {kind}{self._name}_label(int index) {{\n"
             f"    static {element}labels[{len(labels)}] = {{\n        {body}\n    }};\n"
             "    return labels[index];\n}"
         )
@@ -214,30 +213,31 @@ class _Header:
     # -------------------------------------------------------------------------------------------------- comment
 
     def _comment(self) -> str:
-        model, name, kind = self._model, self._name, self._dialect.type_name
+        model, functions = self._model, " and ".join(sorted(self._kernel.functions))
         size = sum(table.size for table in self._tables.values()) * self._dialect.dtype.itemsize
-        functions = " and ".join(sorted(self._kernel.functions))
-        about = (
-            f"{name}: a {model.kind} as C99, written by mercer {version('mercer')}. {len(model.points)} vectors, "
-            f"{self._n_features} features, {self._n_outputs} output(s); {size} bytes of constants. "
-            f"{f'It calls {functions}: link with -lm.' if functions else 'It calls nothing.'} "
-            "Inputs are not checked: NaN comes out as NaN."
-        )
-        if model.classes is None:
-            calls = [f"    {kind} x[{name}_n_features], y[{name}_n_outputs];", f"    {name}_predict(x, y);"]
-        else:
-            kind_of_label, _ = _c_labels(model.classes)
-            space = "" if kind_of_label.endswith("*") else " "
-            calls = [
-                f"    {kind} x[{name}_n_features], values[{name}_n_outputs];",
-                f"    {kind_of_label}{space}label = {name}_label({name}_predict(x));",
-                f"    {name}_decision(x, values);",
-            ]
-            about += f" Decision values: {_DECISIONS[str(model.rule)]}."
+        outputs = f"{self._n_outputs} output{'s' if self._n_outputs > 1 else ''}"
+        needs = f"Calls {functions}: link with -lm." if functions else "Calls nothing."
         kernel = model.kernel.encode("ascii", "replace").decode().replace("*/", "* /")
-        paragraphs = [textwrap.wrap(about, 100), textwrap.wrap(f"Kernel: {kernel}", 100), calls]
-        lines = [line for paragraph in paragraphs for line in (*paragraph, "")][:-1]
-        return "/*\n" + "\n".join(f" * {line}".rstrip() for line in lines) + "\n */"
+        paragraphs = [
+            f"{self._name}: a {model.kind} as C99 source, written by mercer {version('mercer')}.",
+            f"{len(model.points)} vectors, {self._n_features} features, {outputs}; {size} bytes of constants.",
+            f"{needs} Allocates nothing. Inputs are not checked; NaN comes out as NaN.",
+            f"Kernel: {kernel}",
+            *([] if model.rule is None else [f"Decision values: {_DECISIONS[model.rule]}."]),
+        ]
+        lines = [line for paragraph in paragraphs for line in textwrap.wrap(paragraph, 100)]
+        return "/*\n" + "\n".join(f" * {line}".rstrip() for line in [*lines, "", *self._example()]) + "\n */"
+
+    def _example(self) -> list[str]:
+        name, kind = self._name, self._dialect.type_name
+        if self._model.classes is None:
+            return [f"    {kind} x[{name}_n_features], y[{name}_n_outputs];", f"    {name}_predict(x, y);"]
+        kind_of_label, _ = _c_labels(self._model.classes)
+        return [
+            f"    {kind} x[{name}_n_features], values[{name}_n_outputs];",
+            f"    {kind_of_label}label = {name}_label({name}_predict(x));",
+            f"    {name}_decision(x, values);",
+        ]
 
 
 _DECISIONS = {
@@ -254,14 +254,14 @@ def _blocks(columns: FloatArray, fill: Literal["edge", "constant"]) -> FloatArra
 
 
 def _c_labels(classes: AnyArray) -> tuple[str, list[str]]:
-    """C's type of the classes, and their constants."""
+    """C's type of the classes, as it stands before a name, and their constants."""
     values = classes.tolist()
     if classes.dtype.kind == "U":
         return "const char *", [_c_string(value) for value in values]
     if classes.dtype.kind == "f":
-        return "double", [Dialect("double").number(value) for value in values]
+        return "double ", [Dialect("double").number(value) for value in values]
     largest = max(abs(value) for value in values)
-    kind, suffix = ("int", "") if largest <= _INT else ("long", "L") if largest <= _LONG else ("long long", "LL")
+    kind, suffix = ("int ", "") if largest <= _INT else ("long ", "L") if largest <= _LONG else ("long long ", "LL")
     return kind, [f"{value}{suffix}" for value in values]
 
 

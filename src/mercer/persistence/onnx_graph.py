@@ -30,6 +30,8 @@ __all__ = ["to_onnx"]
 
 # The newest that the oldest supported onnxruntime (1.20) runs, with the file format of its time.
 _OPSET, _IR_VERSION = 21, 10
+# Length scales at which inputs stop, lest their squares overflow and ∞ - ∞ be NaN: kernels are zero long before.
+_FARTHEST: dict[np.dtype[Any], float] = {np.dtype(np.float32): 1e17, np.dtype(np.float64): 1e150}
 _REMEDIES: dict[np.dtype[Any], str] = {
     np.dtype(np.float32): "Pass arithmetic=np.float64, which leaves inputs and outputs float32, or dtype=np.float64.",
     np.dtype(np.float64): "Pass dtype=np.float64.",
@@ -94,7 +96,7 @@ def to_onnx(
     >>> model = ExactRegressor().fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 0.0])
     >>> graph = to_onnx(model, dtype=np.float64)
     >>> [node.op_type for node in graph.graph.node]
-    ['Sub', 'Mul', 'ReduceSumSquare', 'Concat', 'Gemm', 'Min', 'Exp', 'Gemm']
+    ['Sub', 'Mul', 'Clip', 'ReduceSumSquare', 'Concat', 'Gemm', 'Min', 'Exp', 'Gemm']
     """
     _need_onnx()
     outside, inside = _float_type(dtype, "dtype"), _float_type(arithmetic or dtype, "arithmetic")
@@ -190,6 +192,8 @@ class _Graph:
             z = in_dtype((self._model.points - shift) * inverse_scale, self._inside, "scaled vectors")
             scales = self._constant(in_dtype(inverse_scale, self._inside, "length scales"))
             x = self._node("Mul", self._node("Sub", self._x, self._constant(shift)), scales)
+            farthest = _FARTHEST[self._inside]
+            x = self._node("Clip", x, self._number(-farthest), self._number(farthest))
             norms = self._node("ReduceSumSquare", x, self._constant(np.array([1])), keepdims=1)
             self._shared[key] = self._node("Concat", x, norms, axis=1), z
         return self._shared[key]
