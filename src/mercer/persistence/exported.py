@@ -76,12 +76,17 @@ def read_model(model: Any) -> Exported:
 def _expansion_of(model: Any) -> KernelExpansion:
     if hasattr(model, "fit"):
         check_is_fitted(model)
-    expansion = getattr(model, "expansion_", None)
-    if not isinstance(expansion, KernelExpansion):
+    try:
+        expansion = model.expansion_
+    except AttributeError as error:
+        reason = f" ({error})" if hasattr(type(model), "expansion_") else ""  # it has one, but cannot tell it
         msg = (
-            f"model must be a fitted model of mercer, or a KernelExpansion; got a {type(model).__name__}. For models "
-            "of scikit-learn, and for pipelines, see compress and as_expansion of mercer.compression."
+            f"model must be a fitted model of mercer, or a KernelExpansion; got a {type(model).__name__}{reason}. For "
+            "models of scikit-learn, and pipelines of them, see compress and as_expansion of mercer.compression."
         )
+        raise TypeError(msg) from error
+    if not isinstance(expansion, KernelExpansion):
+        msg = f"expansion_ of the model must be a KernelExpansion, got a {type(expansion).__name__}."
         raise TypeError(msg)
     return expansion
 

@@ -336,6 +336,19 @@ def test_models_that_are_none():
     with pytest.raises(NotFittedError):
         to_c(ExactRegressor())
 
+    class Model:
+        expansion_ = "none"
+
+        @property
+        def other(self):
+            raise AttributeError("a step cannot be folded")
+
+    with pytest.raises(TypeError, match="expansion_ of the model must be a KernelExpansion, got a str"):
+        to_c(Model())
+    Model.expansion_ = Model.other
+    with pytest.raises(TypeError, match="a step cannot be folded"):
+        to_c(Model())
+
 
 @pytest.mark.parametrize(
     ("classes", "rule", "message"),
