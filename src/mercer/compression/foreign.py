@@ -1,0 +1,146 @@
+"""Models of other kinds as kernel expansions.
+
+=====================================  ===============================================  ===========================
+model                                  coefficients                                     outputs
+=====================================  ===============================================  ===========================
+SVC, NuSVC, two classes                ``dual_coef_``                                   one, positive: second class
+SVC, NuSVC, more classes               ``dual_coef_``, spread over pairs of classes     pairs i < j, positive: i
+SVR, NuSVR, OneClassSVM                ``dual_coef_``                                   one
+KernelRidge                            ``dual_coef_``                                   one or several
+GaussianProcessRegressor               ``alpha_``, times the scale of y if normalised   one or several
+GaussianProcessClassifier, 2 classes   t - π, of the Laplace approximation              one, the latent mean
+a linear model on ``Nystroem``         ``normalization_.T @ coef_.T``                   as the model's
+=====================================  ===============================================  ===========================
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sklearn.base import is_classifier, is_outlier_detector, is_regressor
+from sklearn.pipeline import Pipeline
+
+from mercer._validation import check_is_fitted
+from mercer.compression.affine import affine_map, fold
+from mercer.compression.foreign_models import READERS
+from mercer.compression.nystroem import read_nystroem, tail_start
+from mercer.compression.reading import Reading
+from mercer.expansion import KernelExpansion
+
+__all__ = ["as_expansion", "read_model"]
+
+
+def as_expansion(model: Any) -> KernelExpansion:
+    r"""A fitted model as a kernel expansion, :math:`f(x) = \sum_i w_i k(x, z_i) + b`.
+
+    The expansion's values are the model's: predictions of a regressor, values of the decision function of a classifier
+    or an outlier detector. For an SVC of more than two classes they are those of the pairs of classes, as with
+    ``decision_function_shape="ovo"``; for a ``GaussianProcessClassifier`` they are the latent mean. Cost: a copy of the
+    model's vectors.
+
+    Parameters
+    ----------
+    model : estimator, Pipeline or KernelExpansion
+        Fitted. One of mercer's estimators; scikit-learn's ``SVC``, ``NuSVC``, ``SVR``, ``NuSVR``, ``OneClassSVM``,
+        ``KernelRidge``, ``GaussianProcessRegressor``, ``GaussianProcessClassifier`` (two classes; with more, each class
+        has a kernel of its own); a pipeline that ends in one of these, or in ``Nystroem`` and a linear model. Scalers
+        before them are folded into the kernel and the points. A search (``GridSearchCV``) stands for its best
+        estimator. Rows that were sparse become dense.
+
+    Returns
+    -------
+    KernelExpansion
+        Without a variance, unless the model is one of mercer's.
+
+    Raises
+    ------
+    sklearn.exceptions.NotFittedError
+        If the model is not fitted.
+    TypeError
+        If it is of another kind.
+    ValueError
+        If its kernel is not positive definite or not known as a function, or a step cannot be folded; the message names
+        the parameter.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from sklearn.svm import SVR
+    >>> from mercer.compression import as_expansion
+    >>> X = np.linspace(0, 100, 50)[:, np.newaxis]
+    >>> model = make_pipeline(StandardScaler(), SVR(gamma=0.5)).fit(X, np.sin(X[:, 0] / 10))
+    >>> expansion = as_expansion(model)
+    >>> expansion.kernel  # the length scale 1 of the scaled rows, in units of the given ones
+    Gaussian(length_scale=29.45...)
+    >>> float(np.max(np.abs(expansion.evaluate(X)[:, 0] - model.predict(X)))) < 1e-12
+    True
+    """
+    return read_model(model).expansion
+
+
+def read_model(model: Any) -> Reading:
+    """A fitted model as an expansion, with what its outputs mean."""
+    if isinstance(model, KernelExpansion):
+        return Reading(model, flat=model.coefficients.shape[1] == 1)
+    if isinstance(model, type) or not hasattr(model, "fit"):
+        msg = f"model must be a fitted estimator or a KernelExpansion, got {model!r}."
+        raise TypeError(msg)
+    check_is_fitted(model)
+    if hasattr(model, "best_estimator_"):
+        return read_model(model.best_estimator_)
+    if isinstance(model, Pipeline):
+        return _read_pipeline(model)
+    if hasattr(model, "expansion_"):
+        return _read_own(model)
+    for kind, read in READERS.items():
+        if isinstance(model, kind):
+            return read(model)
+    names = ", ".join(kind.__name__ for kind in READERS)
+    msg = (
+        f"a {type(model).__name__} is not a kernel expansion that is known here: {names}, mercer's estimators, and "
+        "pipelines that end in one of these or in Nystroem and a linear model are."
+    )
+    raise TypeError(msg)
+
+
+def _read_own(model: Any) -> Reading:
+    """Mercer's estimators, compressed models, and whatever else follows their conventions."""
+    expansion = model.expansion_
+    n_outputs = expansion.coefficients.shape[1]
+    if is_classifier(model):
+        rule = getattr(model, "decision_rule_", "threshold" if n_outputs == 1 else "largest")
+        shape, ties = getattr(model, "decision_function_shape_", "ovr"), getattr(model, "break_ties_", False)
+        return Reading(expansion, "classifier", True, model.classes_, rule, shape, ties)
+    if is_outlier_detector(model):
+        return Reading(expansion, "outlier_detector", offset=float(model.offset_))
+    if not is_regressor(model):
+        msg = f"a {type(model).__name__} neither predicts nor decides: it cannot be taken as one function."
+        raise TypeError(msg)
+    coefficients = getattr(model, "coefficients_", expansion.coefficients)
+    return Reading(expansion, flat=coefficients.ndim == 1 or (coefficients.ndim == 0 and n_outputs == 1))
+
+
+def _read_pipeline(pipeline: Pipeline) -> Reading:
+    start = tail_start(pipeline)
+    reading = read_tail(pipeline, start)
+    for name, step in reversed(pipeline.steps[:start]):
+        if step is None or step == "passthrough":
+            continue
+        affine = affine_map(step)
+        if affine is None:
+            msg = (
+                f"the step {name!r}, {step!r}, is not a scaler that can be folded into a kernel (StandardScaler, "
+                "MinMaxScaler, MaxAbsScaler and RobustScaler, without clipping, can). Take the model behind it: "
+                f"as_expansion(pipeline[{start - len(pipeline.steps)}:])."
+            )
+            raise ValueError(msg)
+        reading = reading.with_expansion(fold(reading.expansion, affine, name=name))
+    return reading
+
+
+def read_tail(pipeline: Pipeline, start: int) -> Reading:
+    """The model at the end of a pipeline, in the space of what the steps before ``start`` make of the rows."""
+    tail = pipeline.steps[start:]
+    return read_model(tail[0][1]) if len(tail) == 1 else read_nystroem([step for _, step in tail])

@@ -1,0 +1,200 @@
+r"""scikit-learn's kernels as kernels of ours, plus a constant.
+
+A kernel of scikit-learn may hold a constant, :math:`k(x, z) + c`, which ours may not: it is no function of the rows. In
+an expansion it need not: :math:`\sum_i w_i (k(x, z_i) + c) = \sum_i w_i k(x, z_i) + c\sum_i w_i`, so the constant joins
+the intercept. A ``KernelPlusConstant`` is what sums, products and powers of such kernels are computed with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial, reduce
+from operator import mul
+from typing import Any
+
+import numpy as np
+from sklearn.gaussian_process import kernels as gp
+from sklearn.metrics.pairwise import KERNEL_PARAMS, pairwise_kernels
+
+from mercer.kernels import Function, Gaussian, Kernel, Linear, Matern, Polynomial, Product, Sum
+
+__all__ = ["KernelPlusConstant", "matrix_kernel", "named_kernel", "pairwise_kernel", "process_kernel"]
+
+
+@dataclass(frozen=True)
+class KernelPlusConstant:
+    """k(x, z) + constant, where k is zero if it is None."""
+
+    kernel: Kernel | None
+    constant: float = 0.0
+
+    def __add__(self, other: KernelPlusConstant) -> KernelPlusConstant:
+        return KernelPlusConstant(_sum(self.kernel, other.kernel), self.constant + other.constant)
+
+    def __mul__(self, other: KernelPlusConstant) -> KernelPlusConstant:
+        # (k + a)(l + b) = kl + bk + al + ab
+        terms = (
+            _product(self.kernel, other.kernel),
+            _scaled(self.kernel, other.constant),
+            _scaled(other.kernel, self.constant),
+        )
+        return KernelPlusConstant(reduce(_sum, terms), self.constant * other.constant)
+
+    def power(self, exponent: float) -> KernelPlusConstant | None:
+        """The kernel to that power; None where it is none of ours."""
+        kernel, constant = self.kernel, self.constant
+        if kernel is None:
+            return KernelPlusConstant(None, float(constant**exponent))
+        if exponent > 0 and constant == 0 and type(kernel) is Gaussian:
+            scale = np.asarray(kernel.length_scale) / np.sqrt(exponent)
+            return KernelPlusConstant(Gaussian(_plain(scale), float(kernel.amplitude**exponent)))
+        if exponent < 1 or not float(exponent).is_integer():
+            return None
+        if constant >= 0 and type(kernel) is Linear:
+            return KernelPlusConstant(Polynomial(int(exponent), scale=float(kernel.amplitude), offset=constant))
+        return reduce(mul, [self] * int(exponent))
+
+
+def _sum(left: Kernel | None, right: Kernel | None) -> Kernel | None:
+    if left is None or right is None:
+        return right if left is None else left
+    return Sum(left, right)
+
+
+def _product(left: Kernel | None, right: Kernel | None) -> Kernel | None:
+    if left is None or right is None:
+        return None
+    if type(left) is Gaussian and type(right) is Gaussian:
+        # exp(-r²/2ℓ²) exp(-r²/2m²) is the Gaussian of 1/(1/ℓ² + 1/m²)
+        precision = np.asarray(left.length_scale) ** -2.0 + np.asarray(right.length_scale) ** -2.0
+        return Gaussian(_plain(precision**-0.5), left.amplitude * right.amplitude)
+    return Product(left, right)
+
+
+def _scaled(kernel: Kernel | None, factor: float) -> Kernel | None:
+    return None if kernel is None or factor == 0 else kernel * factor
+
+
+def _plain(scale: Any) -> Any:
+    """One scale as a float, several as an array."""
+    scale = np.array(scale, dtype=np.float64)
+    return float(scale.item()) if scale.size == 1 else scale
+
+
+# ------------------------------------------------------------------------------------------------ kernels by name
+
+
+def named_kernel(name: str, *, gamma: float, degree: float, coef0: float, owner: str) -> KernelPlusConstant | None:
+    """The kernel ``rbf``, ``linear`` or ``poly`` with scikit-learn's parameters as numbers; None for other names.
+
+    Raises
+    ------
+    ValueError
+        If the kernel is not positive definite; ``owner`` names the model in the message.
+    """
+    if name == "linear":
+        return KernelPlusConstant(Linear())
+    if name == "rbf":
+        _check_gamma(gamma, name, owner)
+        return KernelPlusConstant(None, 1.0) if gamma == 0 else KernelPlusConstant(Gaussian((2.0 * gamma) ** -0.5))
+    if name in ("poly", "polynomial"):
+        _check_gamma(gamma, name, owner)
+        return _polynomial(name, gamma=gamma, degree=degree, coef0=coef0, owner=owner)
+    if name == "sigmoid":
+        msg = f"{owner} has kernel='sigmoid', which is not positive definite: it has no space in which to compress."
+        raise ValueError(msg)
+    if name == "precomputed":
+        msg = f"{owner} has kernel='precomputed': its kernel is not known as a function. Fit it on the rows themselves."
+        raise ValueError(msg)
+    return None
+
+
+def _polynomial(name: str, *, gamma: float, degree: float, coef0: float, owner: str) -> KernelPlusConstant:
+    if not coef0 >= 0:
+        msg = f"{owner} has kernel={name!r} with coef0={coef0!r}: with coef0 below 0 it is not positive definite."
+        raise ValueError(msg)
+    if not (degree >= 0 and float(degree).is_integer()):
+        msg = f"{owner} has kernel={name!r} with degree={degree!r}: only whole degrees are positive definite."
+        raise ValueError(msg)
+    if degree == 0 or gamma == 0:
+        return KernelPlusConstant(None, float(coef0**degree))
+    return KernelPlusConstant(Polynomial(int(degree), scale=float(gamma), offset=float(coef0)))
+
+
+def _check_gamma(gamma: float, name: str, owner: str) -> None:
+    if not gamma >= 0:
+        msg = f"{owner} has kernel={name!r} with gamma={gamma!r}: with gamma below 0 it is not positive definite."
+        raise ValueError(msg)
+
+
+# ----------------------------------------------------------------------------------------- kernels of other kinds
+
+
+def matrix_kernel(function: Any, *, owner: str) -> KernelPlusConstant:
+    """A function of two matrices, which may be a kernel object of scikit-learn or of ours."""
+    if isinstance(function, Kernel):
+        return KernelPlusConstant(function)
+    if isinstance(function, gp.Kernel):
+        return process_kernel(function, owner=owner)
+    return KernelPlusConstant(Function(function))
+
+
+def pairwise_kernel(kernel: Any, parameters: dict[str, Any], *, n_features: int, owner: str) -> KernelPlusConstant:
+    """The kernel that ``pairwise_kernels`` computes for this metric and these parameters, where None means default."""
+    if isinstance(kernel, gp.Kernel):
+        return process_kernel(kernel, owner=owner)
+    if not isinstance(kernel, str):  # a function of two rows
+        return KernelPlusConstant(Function(partial(pairwise_kernels, metric=kernel, **parameters)))
+    given = {name: value for name, value in parameters.items() if value is not None}
+    known = named_kernel(
+        kernel,
+        gamma=given.get("gamma", 1.0 / n_features),
+        degree=given.get("degree", 3),
+        coef0=given.get("coef0", 1),
+        owner=owner,
+    )
+    if known is not None:
+        return known
+    allowed = {name: value for name, value in given.items() if name in KERNEL_PARAMS.get(kernel, ())}
+    return KernelPlusConstant(Function(partial(pairwise_kernels, metric=kernel, **allowed)))
+
+
+def process_kernel(kernel: gp.Kernel, *, owner: str) -> KernelPlusConstant:
+    """A kernel of ``sklearn.gaussian_process.kernels`` between rows and other rows.
+
+    Noise is no covariance between different rows: ``WhiteKernel`` is zero here. What has no counterpart among our
+    kernels is kept as a function, without a gradient.
+    """
+    known = _process_kernel(kernel, owner)
+    return KernelPlusConstant(Function(kernel)) if known is None else known
+
+
+def _process_kernel(kernel: gp.Kernel, owner: str) -> KernelPlusConstant | None:  # noqa: PLR0911  a table
+    # By exact type, not isinstance: a user's subclass may compute something else.
+    kind = type(kernel)
+    if kind in (gp.Sum, gp.Product):
+        left, right = process_kernel(kernel.k1, owner=owner), process_kernel(kernel.k2, owner=owner)
+        return left + right if kind is gp.Sum else left * right
+    if kind is gp.Exponentiation:
+        return process_kernel(kernel.kernel, owner=owner).power(float(kernel.exponent))
+    if kind is gp.WhiteKernel:
+        return KernelPlusConstant(None)
+    if kind is gp.ConstantKernel:
+        return KernelPlusConstant(None, float(kernel.constant_value))
+    if kind is gp.DotProduct:
+        return KernelPlusConstant(Linear(), float(kernel.sigma_0) ** 2)
+    if kind is gp.RBF or (kind is gp.Matern and kernel.nu == np.inf):
+        return KernelPlusConstant(Gaussian(_plain(kernel.length_scale)))
+    if kind is gp.Matern and kernel.nu in (0.5, 1.5, 2.5):
+        return KernelPlusConstant(Matern(_plain(kernel.length_scale), nu=float(kernel.nu)))
+    if kind is gp.PairwiseKernel:
+        return _metric_kernel(kernel, owner)
+    return None
+
+
+def _metric_kernel(kernel: gp.PairwiseKernel, owner: str) -> KernelPlusConstant | None:
+    if not isinstance(kernel.metric, str):
+        return None
+    options = kernel.pairwise_kernels_kwargs or {}
+    degree, coef0 = options.get("degree", 3), options.get("coef0", 1)
+    return named_kernel(kernel.metric, gamma=float(kernel.gamma), degree=degree, coef0=coef0, owner=owner)

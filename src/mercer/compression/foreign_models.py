@@ -1,0 +1,157 @@
+"""scikit-learn's kernel machines as expansions: one reader per kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.svm import SVC, SVR, NuSVC, NuSVR, OneClassSVM
+
+from mercer._typing import FloatArray, IntArray
+from mercer._validation import check_is_fitted
+from mercer.compression.foreign_kernels import (
+    KernelPlusConstant,
+    matrix_kernel,
+    named_kernel,
+    pairwise_kernel,
+    process_kernel,
+)
+from mercer.compression.reading import Reading, dense, make_expansion
+from mercer.expansion import KernelExpansion
+
+__all__ = ["READERS"]
+
+
+# ------------------------------------------------------------------------------------------ support vector machines
+
+
+def _machine_kernel(model: Any) -> KernelPlusConstant:
+    owner = type(model).__name__
+    if not isinstance(model.kernel, str):
+        return matrix_kernel(model.kernel, owner=owner)
+    # gamma="scale" and "auto" are numbers since the fit
+    kernel = named_kernel(model.kernel, gamma=model._gamma, degree=model.degree, coef0=model.coef0, owner=owner)
+    if kernel is None:
+        msg = f"{owner} has kernel={model.kernel!r}, which is not known here."
+        raise ValueError(msg)
+    return kernel
+
+
+def _support_vectors(model: Any) -> FloatArray:
+    if isinstance(model.kernel, str):
+        return dense(model.support_vectors_)
+    # With a function as kernel the machine keeps its training rows, and of the support vectors their numbers only.
+    return np.asarray(dense(model._BaseLibSVM__Xfit)[model.support_])
+
+
+def _machine(model: Any, coefficients: FloatArray | None = None) -> KernelExpansion:
+    coefficients = dense(model.dual_coef_).T if coefficients is None else coefficients
+    return make_expansion(_machine_kernel(model), _support_vectors(model), coefficients, dense(model.intercept_))
+
+
+def _read_regression_machine(model: Any) -> Reading:
+    return Reading(_machine(model))
+
+
+def _read_one_class_machine(model: OneClassSVM) -> Reading:
+    return Reading(_machine(model), "outlier_detector", offset=float(np.ravel(model.offset_)[0]))
+
+
+def _read_classification_machine(model: Any) -> Reading:
+    classes, shape, ties = model.classes_, model.decision_function_shape, bool(model.break_ties)
+    if len(classes) == 2:
+        # dual_coef_ has the sign of the decision function here, which is the opposite of libsvm's
+        return Reading(_machine(model), "classifier", True, classes, "threshold", shape, ties)
+    coefficients = pair_coefficients(dense(model.dual_coef_), np.asarray(model.n_support_))
+    return Reading(_machine(model, coefficients), "classifier", True, classes, "pairs", shape, ties)
+
+
+def pair_coefficients(dual: FloatArray, n_support: IntArray) -> FloatArray:
+    """Coefficients of one function per pair of classes, from libsvm's table.
+
+    Parameters
+    ----------
+    dual : array (classes - 1, m)
+        The vectors stand in the order of their classes. A vector of class i has one coefficient for each other class j,
+        in row j, or j - 1 if j > i.
+    n_support : array (classes,)
+        Vectors of each class.
+
+    Returns
+    -------
+    array (m, classes·(classes - 1)/2)
+        In the order (0, 1), (0, 2), …, (1, 2), …; zero for vectors of other classes.
+    """
+    n_classes, ends = len(n_support), np.cumsum(n_support)
+    of_class = [slice(end - count, end) for count, end in zip(n_support, ends, strict=True)]
+    pairs = [(i, j) for i in range(n_classes) for j in range(i + 1, n_classes)]
+    result = np.zeros((dual.shape[1], len(pairs)))
+    for column, (i, j) in enumerate(pairs):
+        result[of_class[i], column] = dual[j - 1, of_class[i]]
+        result[of_class[j], column] = dual[i, of_class[j]]
+    return result
+
+
+# ------------------------------------------------------------------------------------- kernel ridge, Gaussian processes
+
+
+def _read_kernel_ridge(model: KernelRidge) -> Reading:
+    points, dual = dense(model.X_fit_), dense(model.dual_coef_)
+    if callable(model.kernel):
+        parameters = model.kernel_params or {}
+    else:
+        parameters = {"gamma": model.gamma, "degree": model.degree, "coef0": model.coef0}
+    kernel = pairwise_kernel(model.kernel, parameters, n_features=points.shape[1], owner=type(model).__name__)
+    return Reading(make_expansion(kernel, points, _columns(dual), 0.0), flat=dual.ndim == 1)
+
+
+def _read_process_regressor(model: GaussianProcessRegressor) -> Reading:
+    check_is_fitted(model, "alpha_")  # unfitted, it predicts zero and passes for fitted
+    dual = dense(model.alpha_)
+    kernel = process_kernel(model.kernel_, owner=type(model).__name__)
+    # f(x) = std · Σ α_i k(x, x_i) + mean
+    coefficients = _columns(dual) * np.asarray(model._y_train_std)
+    expansion = make_expansion(kernel, _process_rows(model.X_train_, model), coefficients, model._y_train_mean)
+    # A single column of targets is predicted as one dimension, whatever shape it came in.
+    return Reading(expansion, flat=coefficients.shape[1] == 1)
+
+
+def _read_process_classifier(model: GaussianProcessClassifier) -> Reading:
+    owner = type(model).__name__
+    if len(model.classes_) > 2:
+        msg = (
+            f"{owner} has {len(model.classes_)} classes, each with a kernel of its own, and decides by probabilities: "
+            "it is not one expansion. Only models of two classes can be taken."
+        )
+        raise ValueError(msg)
+    latent = model.base_estimator_
+    coefficients = _columns(dense(latent.y_train_ - latent.pi_))
+    kernel = process_kernel(latent.kernel_, owner=owner)
+    expansion = make_expansion(kernel, _process_rows(latent.X_train_, model), coefficients, np.zeros(1))
+    return Reading(expansion, "classifier", True, model.classes_, "threshold")
+
+
+def _process_rows(rows: Any, model: Any) -> FloatArray:
+    if np.ndim(rows) != 2 or np.asarray(rows).dtype.kind not in "fiub":
+        msg = f"{type(model).__name__} was not fitted on rows of numbers: it cannot be a kernel expansion."
+        raise ValueError(msg)
+    return dense(rows)
+
+
+def _columns(array: FloatArray) -> FloatArray:
+    return array[:, np.newaxis] if array.ndim == 1 else array
+
+
+READERS: dict[type, Callable[[Any], Reading]] = {
+    SVC: _read_classification_machine,
+    NuSVC: _read_classification_machine,
+    SVR: _read_regression_machine,
+    NuSVR: _read_regression_machine,
+    OneClassSVM: _read_one_class_machine,
+    KernelRidge: _read_kernel_ridge,
+    GaussianProcessRegressor: _read_process_regressor,
+    GaussianProcessClassifier: _read_process_classifier,
+}

@@ -1,0 +1,152 @@
+"""Compress a model that is fitted: ours, or another library's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
+
+from mercer._typing import RandomState
+from mercer._validation import check_is_fitted
+from mercer.compression.foreign import read_model, read_tail
+from mercer.compression.models import (
+    CompressedClassifier,
+    CompressedModel,
+    CompressedOutlierDetector,
+    CompressedRegressor,
+)
+from mercer.compression.nystroem import tail_start
+from mercer.compression.pipelines import CompressedPipeline
+from mercer.compression.reading import Reading
+from mercer.expansion import KernelExpansion
+
+__all__ = ["compress"]
+
+_MODELS: dict[str, type[CompressedModel]] = {
+    model.kind: model for model in (CompressedRegressor, CompressedClassifier, CompressedOutlierDetector)
+}
+
+
+def compress(
+    model: Any,
+    n_vectors: int | None = None,
+    X: Any = None,
+    *,
+    refine: bool = True,
+    offset: bool = True,
+    tol: float | None = None,
+    metric: str = "feature",
+    random_state: RandomState = None,
+    n_jobs: int | None = None,
+    verbose: int = 0,
+) -> Any:
+    r"""Replace a fitted model by one that predicts much the same from a few vectors.
+
+    The model's function :math:`f(x) = \sum_i \alpha_i k(x, x_i) + b` is replaced by
+    :math:`g(x) = \sum_{j \le m} \beta_j k(x, z_j) + c`, whose vectors z need not be among the x. They are constructed
+    one after the other and then moved together so as to minimise :math:`\rho^2 = |f - g|^2` in the feature space of the
+    kernel, or the squared difference of the predictions on X. The small model costs m kernel values per row.
+    Compression is linear in the size of the model, and needs nothing of its training data.
+
+    Parameters
+    ----------
+    model : estimator, Pipeline or KernelExpansion
+        Fitted: whatever ``as_expansion`` takes, with a kernel that has a gradient (Gaussian, Matérn, linear,
+        polynomial, compact, and sums and products of them). In a pipeline any steps may come before the model.
+    n_vectors : int or None, default=None
+        m. If the model has no more vectors, it is kept as it is. With ``tol`` the most that are tried.
+    X : array (n, d), optional
+        Inputs for ``metric="data"`` and ``tol``, as the model takes them (a pipeline's first steps are applied to
+        them). They need no targets.
+    refine : bool, default=True
+        Whether to move all vectors together at the end.
+    offset : bool, default=True
+        Whether to add the mean of what is left, over X or else the model's own vectors, to the intercept.
+    tol : float or None, default=None
+        Find the smallest number of vectors whose predictions on X differ from the model's by less than ``tol`` standard
+        deviations of the output.
+    metric : {"feature", "data"}, default="feature"
+        Distance in the feature space, or mean squared difference of the predictions on X.
+    random_state : int, RandomState or None, default=None
+        For the starts of the search.
+    n_jobs : int or None, default=None
+        Threads; None for as many as BLAS may use.
+    verbose : int, default=0
+        1 shows progress.
+
+    Returns
+    -------
+    CompressedRegressor, CompressedClassifier, CompressedOutlierDetector or CompressedPipeline
+        Fitted, of the model's kind: same classes, same shape and sign of decisions, same names of features. It has
+        ``expansion_``, ``distances_`` (ρ², step by step) and ``relative_distance_``. Its parameter ``estimator`` is a
+        copy of the model that is not fitted: fitted to other data, the result trains such a model and compresses it. A
+        pipeline comes back as a pipeline with the model's step (``Nystroem`` and what follows it) replaced, its other
+        steps as they were fitted. A ``KernelExpansion`` becomes a ``CompressedRegressor`` that cannot be fitted again.
+
+    Raises
+    ------
+    ValueError
+        Also if the kernel has no gradient.
+
+    See Also
+    --------
+    as_expansion : What is compressed.
+    mercer.persistence.to_c, mercer.persistence.to_onnx : Take the small model elsewhere.
+
+    References
+    ----------
+    T. Suttorp, C. Igel: Approximation of Gaussian process regression models after training, ESANN 2008.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_moons
+    >>> from sklearn.svm import SVC
+    >>> from mercer.compression import compress
+    >>> X, y = make_moons(2000, noise=0.2, random_state=0)
+    >>> model = SVC().fit(X[:1000], y[:1000])
+    >>> small = compress(model, 10, random_state=0)
+    >>> print(len(model.support_), len(small.expansion_.points))
+    160 10
+    >>> print(f"{model.score(X[1000:], y[1000:]):.2f} {small.score(X[1000:], y[1000:]):.2f}")
+    0.98 0.98
+    """
+    options: dict[str, Any] = {
+        "n_vectors": n_vectors,
+        "refine": refine,
+        "offset": offset,
+        "tol": tol,
+        "metric": metric,
+        "random_state": random_state,
+        "n_jobs": n_jobs,
+        "verbose": verbose,
+    }
+    CompressedModel(None, **options).check_options(X)  # before anything is read
+    return _compress(model, X, options)
+
+
+def _compress(model: Any, inputs: Any, options: dict[str, Any]) -> Any:
+    if hasattr(model, "best_estimator_"):  # a search
+        return _compress(model.best_estimator_, inputs, options)
+    if isinstance(model, Pipeline):
+        return _compress_pipeline(model, inputs, options)
+    return _compress_reading(model, read_model(model), inputs, options)
+
+
+def _compress_reading(model: Any, reading: Reading, inputs: Any, options: dict[str, Any]) -> CompressedModel:
+    estimator = None if isinstance(model, KernelExpansion) else clone(model)
+    return _MODELS[reading.kind](estimator, **options).adopt(model, reading, inputs)
+
+
+def _compress_pipeline(pipeline: Pipeline, inputs: Any, options: dict[str, Any]) -> CompressedPipeline:
+    check_is_fitted(pipeline)
+    start = tail_start(pipeline)
+    before, (name, last) = pipeline.steps[:start], pipeline.steps[-1]
+    if before and inputs is not None:
+        inputs = pipeline[:start].transform(inputs)
+    if start == len(pipeline.steps) - 1:
+        small = _compress(last, inputs, options)
+    else:
+        small = _compress_reading(Pipeline(pipeline.steps[start:]), read_tail(pipeline, start), inputs, options)
+    others = {key: value for key, value in pipeline.get_params(deep=False).items() if key != "steps"}
+    return CompressedPipeline([*before, (name, small)], **others)

@@ -1,0 +1,358 @@
+"""What compression makes: estimators that train another one and keep a few vectors of it.
+
+They can be fitted, as any meta-estimator: train the inner estimator, compress it, forget it. ``compress`` makes them
+fitted from the start. So cloning, grid searches, cross-validation and scikit-learn's own checks apply to them as to any
+estimator, and of the large model nothing but its parameters remains.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, OutlierMixin, RegressorMixin, clone
+from sklearn.utils import get_tags
+from sklearn.utils.multiclass import _ovr_decision_function
+
+from mercer._typing import AnyArray, FloatArray, IntArray, RandomState
+from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted, check_table
+from mercer.compression.foreign import read_model
+from mercer.compression.reading import Reading
+from mercer.compression.reduced_set import reduce_expansion
+from mercer.engine import Threads
+from mercer.expansion import KernelExpansion
+
+__all__ = ["CompressedClassifier", "CompressedModel", "CompressedOutlierDetector", "CompressedRegressor"]
+
+
+class CompressedModel(BaseEstimator):
+    """What the three kinds of compressed models share."""
+
+    kind: ClassVar[str]
+
+    expansion_: KernelExpansion
+    distances_: FloatArray
+    relative_distance_: float
+    n_features_in_: int
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "estimator": "no_validation",  # by fit, which alone needs it
+        "n_vectors": [Interval(Integral, 1, None, closed="left"), None],
+        "refine": ["boolean"],
+        "offset": ["boolean"],
+        "tol": [Interval(Real, 0, None, closed="neither"), None],
+        "metric": [StrOptions({"feature", "data"})],
+        "random_state": ["random_state"],
+        "n_jobs": [Integral, None],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        estimator: Any,
+        n_vectors: int | None = None,
+        *,
+        refine: bool = True,
+        offset: bool = True,
+        tol: float | None = None,
+        metric: str = "feature",
+        random_state: RandomState = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.estimator = estimator
+        self.n_vectors = n_vectors
+        self.refine = refine
+        self.offset = offset
+        self.tol = tol
+        self.metric = metric
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None, **fit_params: Any) -> Self:
+        """Fit a copy of the estimator to X and y, with ``fit_params``, and compress it."""
+        self.check_options(X)
+        if not hasattr(self.estimator, "fit"):
+            msg = (
+                f"estimator must be an estimator to be fitted, got {self.estimator!r}; a model that was compressed "
+                "from an expansion has none."
+            )
+            raise TypeError(msg)
+        check_table(clone(self), X, reset=True)  # on a copy: a fit that fails leaves no traces
+        fitted = clone(self.estimator).fit(X, y, **fit_params)
+        return self.adopt(fitted, read_model(fitted), X)
+
+    def check_options(self, inputs: Any) -> None:
+        """Refuse parameters that are out of range or lack another."""
+        self._validate_params()
+        if self.n_vectors is None and self.tol is None:
+            msg = "n_vectors must be given, or tol, which finds it."
+            raise ValueError(msg)
+        if inputs is None and (self.metric == "data" or self.tol is not None):
+            what = "metric='data'" if self.metric == "data" else "tol"
+            msg = f"{what} needs X, inputs on which predictions are compared; None were given."
+            raise ValueError(msg)
+
+    def adopt(self, model: Any, reading: Reading, inputs: Any) -> Self:
+        """Become the compressed version of a fitted model, as it was read."""
+        if reading.kind != self.kind:
+            msg = f"{type(self).__name__} is for a {_WORDS[self.kind]}, got {model!r}."
+            raise TypeError(msg)
+        check_gradient(reading.expansion)
+        new = clone(self)._remember(model, reading)
+        if inputs is not None:
+            inputs = check_table(new, inputs, reset=False)
+        reduction = reduce_expansion(
+            reading.expansion,
+            self.n_vectors,
+            inputs=inputs,
+            refine=self.refine,
+            offset=self.offset,
+            tol=self.tol,
+            metric=self.metric,
+            random_state=self.random_state,
+            n_jobs=self.n_jobs,
+            verbose=self.verbose,
+        )
+        self.__dict__.pop("feature_names_in_", None)
+        self._remember(model, reading)
+        self.expansion_ = reduction.expansion
+        self.distances_ = reduction.distances
+        self.relative_distance_ = reduction.relative_distance
+        return self
+
+    def _remember(self, model: Any, reading: Reading) -> Self:
+        self.n_features_in_ = reading.expansion.points.shape[1]
+        if hasattr(model, "feature_names_in_"):
+            self.feature_names_in_ = model.feature_names_in_
+        self._adopt_outputs(reading)
+        return self
+
+    def _adopt_outputs(self, reading: Reading) -> None:
+        raise NotImplementedError
+
+    def _values(self, X: Any) -> FloatArray:
+        check_is_fitted(self, "expansion_")
+        rows = check_table(self, X, reset=False)
+        return self.expansion_.evaluate(rows, executor=Threads(self.n_jobs))
+
+
+_WORDS = {"regressor": "regressor", "classifier": "classifier", "outlier_detector": "detector of outliers"}
+
+
+def check_gradient(expansion: KernelExpansion) -> None:
+    """Refuse a kernel that cannot be differentiated by its points."""
+    sample = expansion.points[:1]
+    try:
+        expansion.kernel.points_gradient(sample, sample, np.ones((len(sample), len(sample))))
+    except NotImplementedError as error:
+        msg = (
+            f"the model's kernel, {expansion.kernel!r}, has no gradient, without which vectors cannot be moved: only "
+            "models with a kernel of mercer.kernels, or one of the same formula, can be compressed."
+        )
+        raise ValueError(msg) from error
+
+
+class CompressedRegressor(RegressorMixin, CompressedModel):
+    r"""A kernel regressor, trained and then replaced by an expansion of a few vectors.
+
+    The function f that the estimator has learned is replaced by :math:`\sum_{j \le m} \beta_j k(x, z_j) + b`, with
+    vectors z and coefficients β that minimise the distance of the two, in the feature space of the kernel or on given
+    inputs. Prediction costs m kernel values per row, whatever the size of the original model. ``predict`` has no
+    ``return_std``: what is left is the mean alone.
+
+    Parameters
+    ----------
+    estimator : estimator or None
+        Of a kind that ``as_expansion`` knows: ``SVR``, ``KernelRidge``, ``GaussianProcessRegressor``, a regressor of
+        mercer's, or a pipeline of scalers that can be folded and one of these. None only in what ``compress`` makes of
+        an expansion, and cannot be fitted.
+    n_vectors : int or None, default=None
+        Number of vectors; with ``tol`` the most that are tried. A model that has fewer is kept as it is.
+    refine, offset, tol, metric, random_state, n_jobs, verbose
+        As for ``compress``; the inputs for ``tol`` and ``metric="data"`` are the training rows.
+
+    Attributes
+    ----------
+    expansion_ : KernelExpansion
+        The small model.
+    distances_ : array
+        Squared distance ρ² after each new vector and each step of the refinement.
+    relative_distance_ : float
+        The last of them, relative to the squared norm of the original function.
+    n_features_in_ : int
+    feature_names_in_ : array (n_features_in_,)
+        Where the estimator was fitted on rows with named columns.
+
+    See Also
+    --------
+    compress : The same for a model that is fitted already.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.kernel_ridge import KernelRidge
+    >>> from mercer.compression import CompressedRegressor
+    >>> X = np.random.default_rng(0).uniform(-3, 3, size=(500, 1))
+    >>> y = np.sin(2 * X[:, 0])
+    >>> full = KernelRidge(kernel="rbf", alpha=0.1).fit(X, y)
+    >>> small = CompressedRegressor(full, n_vectors=8, random_state=0).fit(X, y)  # a copy of it is fitted
+    >>> print(len(full.X_fit_), len(small.expansion_.points))
+    500 8
+    >>> print(f"{full.score(X, y):.2f} {small.score(X, y):.2f}")
+    1.00 1.00
+    """
+
+    kind = "regressor"
+    _flat: bool
+
+    def predict(self, X: Any) -> FloatArray:
+        """Predict at the rows of X: shape (n,) or (n, p), as the estimator does; float32 for float32 rows."""
+        values = self._values(X)
+        return values[:, 0] if self._flat else values
+
+    def _adopt_outputs(self, reading: Reading) -> None:
+        self._flat = reading.flat
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        if self.estimator is not None:
+            tags.target_tags.multi_output = get_tags(self.estimator).target_tags.multi_output
+        return tags
+
+
+class CompressedClassifier(ClassifierMixin, CompressedModel):
+    """A kernel classifier, trained and then replaced by an expansion of a few vectors that all its outputs share.
+
+    Parameters and what is done are as for ``CompressedRegressor``. There is no ``predict_proba``: probabilities of the
+    original are found by cross-validation (``SVC``) or need a variance (``GaussianProcessClassifier``), neither of
+    which a small expansion has. ``sklearn.calibration.CalibratedClassifierCV`` gives probabilities to any classifier.
+
+    Parameters
+    ----------
+    estimator : estimator or None
+        ``SVC``, ``NuSVC``, ``GaussianProcessClassifier`` (two classes), a classifier of mercer's, ...
+    n_vectors : int or None, default=None
+        Number of vectors.
+    refine, offset, tol, metric, random_state, n_jobs, verbose
+        As for ``compress``.
+
+    Attributes
+    ----------
+    classes_ : array
+    decision_rule_ : {"threshold", "largest", "pairs"}
+        How outputs of ``expansion_`` decide: one, positive for the second of two classes; one per class, the largest;
+        one per pair of classes i < j, positive for i, the most votes, as libsvm does it.
+    decision_function_shape_ : {"ovr", "ovo"}
+        For pairs: whether ``decision_function`` has one column per class or per pair, as the ``SVC`` had it.
+    break_ties_ : bool
+        For pairs: whether equal votes are decided by the values, as the ``SVC`` did it (exported models do not).
+    expansion_, distances_, relative_distance_, n_features_in_, feature_names_in_
+        As for ``CompressedRegressor``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_moons
+    >>> from sklearn.svm import SVC
+    >>> from mercer.compression import CompressedClassifier
+    >>> X, y = make_moons(500, noise=0.2, random_state=0)
+    >>> full, small = SVC().fit(X, y), CompressedClassifier(SVC(), n_vectors=8, random_state=0).fit(X, y)
+    >>> print(len(full.support_), len(small.expansion_.points))
+    93 8
+    >>> print(f"{full.score(X, y):.2f} {small.score(X, y):.2f}")
+    0.96 0.96
+    """
+
+    kind = "classifier"
+    classes_: AnyArray
+    decision_rule_: str
+    decision_function_shape_: str
+    break_ties_: bool
+
+    def decision_function(self, X: Any) -> FloatArray:
+        """Values that decide, of the shape and sign that the estimator has."""
+        values = self._values(X)
+        if self.decision_rule_ == "threshold":
+            return values[:, 0]
+        if self.decision_rule_ == "pairs" and self.decision_function_shape_ == "ovr":
+            return np.asarray(_ovr_decision_function(values < 0, -values, len(self.classes_)))
+        return values
+
+    def predict(self, X: Any) -> AnyArray:
+        """The class of each row of X."""
+        check_is_fitted(self, "expansion_")
+        ties = self.break_ties_ and self.decision_function_shape_ == "ovr"
+        if self.decision_rule_ == "pairs" and not ties:
+            index = most_votes(self._values(X), len(self.classes_))
+        else:
+            values = self.decision_function(X)
+            index = (values > 0).astype(np.intp) if values.ndim == 1 else np.argmax(values, axis=1)
+        return np.asarray(self.classes_[index])
+
+    def _adopt_outputs(self, reading: Reading) -> None:
+        self.classes_ = np.asarray(reading.classes)
+        self.decision_rule_ = str(reading.decision_rule)
+        self.decision_function_shape_ = reading.decision_function_shape
+        self.break_ties_ = reading.break_ties
+
+
+def most_votes(values: FloatArray, n_classes: int) -> IntArray:
+    """The class with the most votes, the first of equal ones; values (n, pairs), positive for the first of a pair."""
+    votes = np.zeros((len(values), n_classes), dtype=np.intp)
+    pairs = ((i, j) for i in range(n_classes) for j in range(i + 1, n_classes))
+    for column, (i, j) in zip(values.T, pairs, strict=True):
+        votes[:, i] += column > 0
+        votes[:, j] += column <= 0
+    return np.asarray(np.argmax(votes, axis=1))
+
+
+class CompressedOutlierDetector(OutlierMixin, CompressedModel):
+    """A one-class machine, trained and then replaced by an expansion of a few vectors.
+
+    Parameters and what is done are as for ``CompressedRegressor``.
+
+    Parameters
+    ----------
+    estimator : estimator or None
+        ``OneClassSVM``, or a pipeline that ends in it.
+    n_vectors : int or None, default=None
+        Number of vectors.
+    refine, offset, tol, metric, random_state, n_jobs, verbose
+        As for ``compress``.
+
+    Attributes
+    ----------
+    offset_ : float
+        What ``score_samples`` is above ``decision_function``, as the estimator had it.
+    expansion_, distances_, relative_distance_, n_features_in_, feature_names_in_
+        As for ``CompressedRegressor``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.svm import OneClassSVM
+    >>> from mercer.compression import CompressedOutlierDetector
+    >>> X = np.random.default_rng(0).normal(size=(500, 2))
+    >>> small = CompressedOutlierDetector(OneClassSVM(nu=0.1), n_vectors=8, random_state=0).fit(X)
+    >>> small.predict([[0.0, 0.0], [4.0, 4.0]])
+    array([ 1, -1])
+    """
+
+    kind = "outlier_detector"
+    offset_: float
+
+    def decision_function(self, X: Any) -> FloatArray:
+        """Positive for rows like those seen, negative for others."""
+        return self._values(X)[:, 0]
+
+    def score_samples(self, X: Any) -> FloatArray:
+        """The decision function without its offset."""
+        return self.decision_function(X) + self.offset_
+
+    def predict(self, X: Any) -> IntArray:
+        """1 for rows like those seen, -1 for others."""
+        return np.where(self.decision_function(X) >= 0, 1, -1)
+
+    def _adopt_outputs(self, reading: Reading) -> None:
+        self.offset_ = reading.offset
