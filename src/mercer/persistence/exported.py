@@ -79,11 +79,13 @@ def _expansion_of(model: Any) -> KernelExpansion:
     try:
         expansion = model.expansion_
     except AttributeError as error:
-        reason = f" ({error})" if hasattr(type(model), "expansion_") else ""  # it has one, but cannot tell it
+        name = type(model).__name__
         msg = (
-            f"model must be a fitted model of mercer, or a KernelExpansion; got a {type(model).__name__}{reason}. For "
-            "models of scikit-learn, and pipelines of them, see compress and as_expansion of mercer.compression."
+            f"model must be a fitted model of mercer, or a KernelExpansion; got a {name}. For models of scikit-learn, "
+            "and pipelines of them, see compress and as_expansion of mercer.compression."
         )
+        if hasattr(type(model), "expansion_"):  # it has one, but not now, and says why
+            msg = f"this {name} cannot be exported: {error}"
         raise TypeError(msg) from error
     if not isinstance(expansion, KernelExpansion):
         msg = f"expansion_ of the model must be a KernelExpansion, got a {type(expansion).__name__}."

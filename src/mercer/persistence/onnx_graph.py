@@ -99,7 +99,8 @@ def to_onnx(
     ['Sub', 'Mul', 'Clip', 'ReduceSumSquare', 'Concat', 'Gemm', 'Min', 'Exp', 'Gemm']
     """
     _need_onnx()
-    outside, inside = _float_type(dtype, "dtype"), _float_type(arithmetic or dtype, "arithmetic")
+    outside = _float_type(dtype, "dtype")
+    inside = outside if arithmetic is None else _float_type(arithmetic, "arithmetic")
     exported = read_model(model)
     if outside == np.float32:
         warn_of_rounding(exported, arithmetic=inside, products=True, remedy=_REMEDIES[inside])
@@ -304,7 +305,7 @@ def _code(dtype: np.dtype[Any]) -> int:
 
 def _float_type(dtype: Any, argument: str) -> np.dtype[Any]:
     try:
-        found: np.dtype[Any] = np.dtype(dtype)
+        found: np.dtype[Any] = np.dtype(object if dtype is None else dtype)
     except TypeError:
         found = np.dtype(object)
     if found not in (np.dtype(np.float32), np.dtype(np.float64)):

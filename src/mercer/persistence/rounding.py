@@ -25,7 +25,7 @@ _SAMPLE = 128  # vectors, and as many places between them
 
 def centre(points: FloatArray, dtype: Any) -> FloatArray:
     """The shift that keeps cancellation small: the median, which one outlier does not move."""
-    return np.asarray(np.median(points, axis=0).astype(dtype))
+    return in_dtype(np.median(points, axis=0), dtype, "vectors")
 
 
 def in_dtype(values: Any, dtype: Any, what: str) -> FloatArray:
@@ -61,7 +61,7 @@ def float32_error(model: Exported, *, arithmetic: Any = np.float32, products: bo
     vectors = model.points[:: max(1, len(model.points) // _SAMPLE)]
     rows = np.concatenate([vectors, (vectors[1:] + vectors[:-1]) / 2])
     exact = evaluate(model.form, rows, model.points, dtype=np.float64) @ model.coefficients
-    points = model.points if products else model.points.astype(np.float32)
+    points = model.points if products else in_dtype(model.points, np.float32, "vectors")
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         values = evaluate(model.form, rows.astype(np.float32), points, dtype=arithmetic, products=products)
         values = values @ model.coefficients.astype(arithmetic) + model.intercept.astype(arithmetic)

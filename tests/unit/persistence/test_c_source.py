@@ -312,6 +312,15 @@ def test_inputs_that_float_cannot_tell_apart():
         to_c(expansion)
 
 
+def test_what_float_cannot_hold_is_refused():
+    for kernel, vector, coefficient in (Gaussian(1e39), 1e39, 1.0), (Gaussian(1e39), 1.0, 1.0):
+        expansion = KernelExpansion(kernel, np.full((2, 1), vector), np.full((2, 1), coefficient), np.zeros(1))
+        if vector > 1e38:
+            with pytest.raises(ValueError, match="vectors of the model exceed what float32 can hold"):
+                to_c(expansion)
+        to_c(expansion, dtype="double")
+
+
 @pytest.mark.parametrize("name", ["", "1st", "a b", "a-b", "é", "int", "class", "_a", "a_", "a__b", "a\n", None, 3])
 def test_names_that_are_none(name):
     with pytest.raises(ValueError, match="name must be an identifier"):
