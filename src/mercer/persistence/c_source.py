@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from importlib.metadata import version
 from os import PathLike
@@ -13,20 +12,11 @@ import numpy as np
 
 from mercer._typing import AnyArray, FloatArray
 from mercer.persistence.c_kernels import BLOCK, Dialect, KernelWriter
+from mercer.persistence.c_words import c_labels, check_name
 from mercer.persistence.exported import Exported, read_model
 from mercer.persistence.rounding import warn_of_rounding
 
 __all__ = ["to_c"]
-
-_KEYWORDS = """
-alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl concept const const_cast
-consteval constexpr constinit continue co_await co_return co_yield decltype default delete do double dynamic_cast else
-enum explicit export extern false float for friend goto if inline int long mutable namespace new noexcept not not_eq
-nullptr operator or or_eq private protected public register reinterpret_cast requires restrict return short signed
-sizeof static static_assert static_cast struct switch template this thread_local throw true try typedef typeid
-typename typeof typeof_unqual union unsigned using virtual void volatile wchar_t while xor xor_eq
-"""
-_INT, _LONG = 2**15 - 1, 2**31 - 1  # what the C standard promises of int and long
 
 
 def to_c(
@@ -86,7 +76,7 @@ def to_c(
     >>> [line for line in source.splitlines() if line.startswith("static")]
     ['static inline void bump_predict(const float *x, float *out) {']
     """
-    _check_name(name)
+    check_name(name)
     if dtype not in ("float", "double"):
         msg = f"dtype must be 'float' or 'double', got {dtype!r}."
         raise ValueError(msg)
@@ -201,7 +191,7 @@ class _Header:
         return "\n".join([*head, *votes, *largest])
 
     def _label(self, classes: AnyArray) -> str:
-        kind, labels = _c_labels(classes)
+        kind, labels = c_labels(classes)
         element = "const char *const " if classes.dtype.kind == "U" else f"const {kind}"
         body = ",\n        ".join(labels)
         return (
@@ -232,7 +222,7 @@ class _Header:
         name, kind = self._name, self._dialect.type_name
         if self._model.classes is None:
             return [f"    {kind} x[{name}_n_features], y[{name}_n_outputs];", f"    {name}_predict(x, y);"]
-        kind_of_label, _ = _c_labels(self._model.classes)
+        kind_of_label, _ = c_labels(self._model.classes)
         return [
             f"    {kind} x[{name}_n_features], values[{name}_n_outputs];",
             f"    {kind_of_label}label = {name}_label({name}_predict(x));",
@@ -251,33 +241,3 @@ def _blocks(columns: FloatArray, fill: Literal["edge", "constant"]) -> FloatArra
     """Rows (m, c) in blocks (blocks, c, BLOCK), the last filled up."""
     padded = np.pad(columns, ((0, -len(columns) % BLOCK), (0, 0)), mode=fill)
     return np.asarray(padded.reshape(-1, BLOCK, columns.shape[1]).swapaxes(1, 2))
-
-
-def _c_labels(classes: AnyArray) -> tuple[str, list[str]]:
-    """C's type of the classes, as it stands before a name, and their constants."""
-    values = classes.tolist()
-    if classes.dtype.kind == "U":
-        return "const char *", [_c_string(value) for value in values]
-    if classes.dtype.kind == "f":
-        return "double ", [Dialect("double").number(value) for value in values]
-    largest = max(abs(value) for value in values)
-    kind, suffix = ("int ", "") if largest <= _INT else ("long ", "L") if largest <= _LONG else ("long long ", "LL")
-    return kind, [f"{value}{suffix}" for value in values]
-
-
-def _c_string(text: str) -> str:
-    """A string constant; what is not plain ASCII, and what C gives a meaning, as octal escapes of UTF-8."""
-    plain = "".join(
-        chr(byte) if 32 <= byte < 127 and byte not in b'"\\?' else f"\\{byte:03o}" for byte in text.encode()
-    )
-    return f'"{plain}"'
-
-
-def _check_name(name: Any) -> None:
-    valid = isinstance(name, str) and re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) and "__" not in name
-    if not valid or name in _KEYWORDS.split() or name.endswith("_"):
-        msg = (
-            "name must be an identifier of C and C++: ASCII letters, digits and single underscores within, no keyword; "
-            f"got {name!r}."
-        )
-        raise ValueError(msg)

@@ -11,7 +11,6 @@ operators are used, all of them in opset 18 or before. NaN among the inputs come
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from importlib.metadata import version
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
@@ -19,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mercer._typing import AnyArray, FloatArray
-from mercer.persistence.closed_form import Form, OfDistance, OfInnerProduct, is_product
+from mercer.persistence.closed_form import Form, OfDistance, OfInnerProduct
 from mercer.persistence.exported import Exported, read_model
+from mercer.persistence.onnx_nodes import Nodes, type_code
 from mercer.persistence.rounding import centre, in_dtype, warn_of_rounding
 
 if TYPE_CHECKING:
@@ -113,28 +113,26 @@ def to_onnx(
 
 
 class _Graph:
-    """Nodes and constants in the making; methods return the names of what they compute."""
+    """A model as nodes; methods return the names of what they compute."""
 
     def __init__(self, model: Exported, outside: np.dtype[Any], inside: np.dtype[Any]) -> None:
         self._model, self._outside, self._inside = model, outside, inside
-        self._nodes: list[Any] = []
-        self._constants: dict[tuple[Any, ...], str] = {}  # by value: equal ones are stored once
-        self._tensors: list[Any] = []
+        self._nodes = Nodes(inside)
+        self._x = "X" if inside == outside else self._nodes.cast("X", inside)
         self._shared: dict[bytes, tuple[str, FloatArray]] = {}
 
     def build(self, name: str) -> onnx.ModelProto:
         from onnx import checker, helper
 
         model = self._model
-        self._x = self._cast("X", self._inside) if self._inside != self._outside else "X"
         kernel, factor = self._kernel(model.form)
         name_of_values = "prediction" if model.classes is None else "decision"
         values = self._sum_up(kernel, factor, name_of_values)
-        outputs = [helper.make_tensor_value_info(name_of_values, _code(self._outside), ["n", model.n_outputs])]
+        outputs = [helper.make_tensor_value_info(name_of_values, type_code(self._outside), ["n", model.n_outputs])]
         if model.classes is not None:
             outputs.insert(0, self._label(values, model.classes))
-        inputs = [helper.make_tensor_value_info("X", _code(self._outside), ["n", model.points.shape[1]])]
-        graph = helper.make_graph(self._nodes, name, inputs, outputs, self._tensors)
+        inputs = [helper.make_tensor_value_info("X", type_code(self._outside), ["n", model.points.shape[1]])]
+        graph = helper.make_graph(self._nodes.nodes, name, inputs, outputs, self._nodes.tensors)
         proto = helper.make_model(
             graph, producer_name="mercer", producer_version=version("mercer"), ir_version=_IR_VERSION,
             opset_imports=[helper.make_opsetid("", _OPSET)],
@@ -150,40 +148,39 @@ class _Graph:
         if isinstance(form, OfDistance):
             return self._of_distance(form), form.amplitude
         if isinstance(form, OfInnerProduct):
-            columns = in_dtype(form.scale * self._model.points.T, self._inside, "vectors")
-            inner = self._node("Gemm", self._x, self._constant(columns), self._number(form.offset))
-            return self._power(inner, form.degree), form.amplitude
+            columns = self._nodes.numbers(form.scale * self._model.points.T, "vectors")
+            inner = self._nodes.add("Gemm", self._x, columns, self._nodes.numbers(form.offset))
+            return self._nodes.power(inner, form.degree), form.amplitude
         (left, left_factor), (right, right_factor) = self._kernel(form.left), self._kernel(form.right)
         if form.operation == "product":
-            return self._node("Mul", left, right), left_factor * right_factor
-        return self._node("Add", self._times(left, left_factor), self._times(right, right_factor)), 1.0
+            return self._nodes.add("Mul", left, right), left_factor * right_factor
+        return self._nodes.add("Add", self._nodes.times(left, left_factor), self._nodes.times(right, right_factor)), 1.0
 
     def _of_distance(self, form: OfDistance) -> str:
         if not form.needs_root:
-            return self._node("Exp", self._node("Min", self._squares(form, -0.5), self._number(0.0)))
-        squares = self._node("Max", self._squares(form, 1.0), self._number(0.0))  # rounding may leave them negative
-        distance = self._node("Sqrt", squares)
+            return self._nodes.add("Exp", self._nodes.add("Min", self._squares(form, -0.5), self._nodes.numbers(0.0)))
+        squares = self._nodes.add(
+            "Max", self._squares(form, 1.0), self._nodes.numbers(0.0)
+        )  # rounding may leave them negative
+        distance = self._nodes.add("Sqrt", squares)
         factors = []
         if np.isfinite(form.radius):
-            inside = self._node("Sub", self._number(1.0), self._times(distance, 1.0 / form.radius))
-            factors.append(self._power(self._node("Max", inside, self._number(0.0)), form.power))
+            inside = self._nodes.add("Sub", self._nodes.numbers(1.0), self._nodes.times(distance, 1.0 / form.radius))
+            factors.append(self._nodes.power(self._nodes.add("Max", inside, self._nodes.numbers(0.0)), form.power))
         if len(form.polynomial) > 1:
-            factors.append(self._polynomial(distance, form.polynomial))
+            factors.append(self._nodes.polynomial(distance, form.polynomial))
         if form.decay != "none":
-            exponent = self._times(squares, -0.5) if form.decay == "squared" else self._node("Neg", distance)
-            factors.append(self._node("Exp", exponent))
-        return self._product(factors)
+            exponent = self._nodes.times(squares, -0.5) if form.decay == "squared" else self._nodes.add("Neg", distance)
+            factors.append(self._nodes.add("Exp", exponent))
+        return self._nodes.product(factors)
 
     def _squares(self, form: OfDistance, factor: float) -> str:
         """|x̃ - z̃|² times a factor that is a power of two, so that it rounds nothing."""
         folded, z = self._folded(form.inverse_scale)
         norms = np.sum(z.astype(np.float64) ** 2, axis=1)
         columns = np.vstack([-2.0 * z.T, np.ones(len(z))]) * factor
-        product = (
-            in_dtype(columns, self._inside, "scaled vectors"),
-            in_dtype(norms * factor, self._inside, "their norms"),
-        )
-        return self._node("Gemm", folded, *(self._constant(array) for array in product))
+        constants = self._nodes.numbers(columns, "scaled vectors"), self._nodes.numbers(norms * factor, "their norms")
+        return self._nodes.add("Gemm", folded, *constants)
 
     def _folded(self, inverse_scale: FloatArray) -> tuple[str, FloatArray]:
         """The node [x̃, |x̃|²], shared by kernels of the same length scales, and z̃."""
@@ -191,103 +188,50 @@ class _Graph:
         if key not in self._shared:
             shift = centre(self._model.points, self._inside)
             z = in_dtype((self._model.points - shift) * inverse_scale, self._inside, "scaled vectors")
-            scales = self._constant(in_dtype(inverse_scale, self._inside, "length scales"))
-            x = self._node("Mul", self._node("Sub", self._x, self._constant(shift)), scales)
+            scales = self._nodes.numbers(inverse_scale, "length scales")
+            x = self._nodes.add("Mul", self._nodes.add("Sub", self._x, self._nodes.constant(shift)), scales)
             farthest = _FARTHEST[self._inside]
-            x = self._node("Clip", x, self._number(-farthest), self._number(farthest))
-            norms = self._node("ReduceSumSquare", x, self._constant(np.array([1])), keepdims=1)
-            self._shared[key] = self._node("Concat", x, norms, axis=1), z
+            x = self._nodes.add("Clip", x, self._nodes.numbers(-farthest), self._nodes.numbers(farthest))
+            norms = self._nodes.add("ReduceSumSquare", x, self._nodes.index(1), keepdims=1)
+            self._shared[key] = self._nodes.add("Concat", x, norms, axis=1), z
         return self._shared[key]
-
-    def _power(self, base: str, power: float) -> str:
-        if not is_product(power):
-            return self._node("Pow", base, self._number(power))
-        factors, square, remaining = [], base, int(power)
-        while remaining:
-            if remaining & 1:
-                factors.append(square)
-            remaining >>= 1
-            if remaining:
-                square = self._node("Mul", square, square)
-        return self._product(factors)
-
-    def _polynomial(self, r: str, coefficients: Sequence[float]) -> str:
-        value = self._number(coefficients[-1])
-        for coefficient in reversed(coefficients[:-1]):
-            value = self._node("Add", self._node("Mul", r, value), self._number(coefficient))
-        return value
 
     # ---------------------------------------------------------------------------------------- after the kernel
 
     def _sum_up(self, kernel: str, factor: float, output: str) -> str:
         """The outputs, cast under that name; returns them as they were computed."""
-        coefficients = in_dtype(self._model.coefficients * factor, self._inside, "coefficients")
-        intercept = in_dtype(self._model.intercept, self._inside, "intercept")
-        constants = self._constant(coefficients), self._constant(intercept)
+        coefficients = self._nodes.numbers(self._model.coefficients * factor, "coefficients")
+        constants = coefficients, self._nodes.numbers(self._model.intercept, "intercept")
         if self._inside == self._outside:
-            return self._node("Gemm", kernel, *constants, output=output)
-        values = self._node("Gemm", kernel, *constants)
-        self._node("Cast", values, output=output, to=_code(self._outside))
+            return self._nodes.add("Gemm", kernel, *constants, output=output)
+        values = self._nodes.add("Gemm", kernel, *constants)
+        self._nodes.add("Cast", values, output=output, to=type_code(self._outside))
         return values
 
     def _label(self, values: str, classes: AnyArray) -> Any:
         from onnx import helper
 
         table = helper.make_tensor(
-            "classes", _code(classes.dtype), classes.shape,
+            "classes", type_code(classes.dtype), classes.shape,
             [label.encode() for label in classes.tolist()] if classes.dtype.kind == "U" else classes,
         )  # fmt: skip
-        self._tensors.append(table)
-        self._node("Gather", "classes", self._class_index(values, len(classes)), output="label")
-        return helper.make_tensor_value_info("label", _code(classes.dtype), ["n"])
+        self._nodes.tensors.append(table)
+        self._nodes.add("Gather", "classes", self._class_index(values, len(classes)), output="label")
+        return helper.make_tensor_value_info("label", type_code(classes.dtype), ["n"])
 
     def _class_index(self, values: str, n_classes: int) -> str:
         if self._model.rule == "largest":
-            return self._node("ArgMax", values, axis=1, keepdims=0)  # the first of equal ones
-        positive = self._node("Greater", values, self._number(0.0))
+            return self._nodes.add("ArgMax", values, axis=1, keepdims=0)  # the first of equal ones
+        positive = self._nodes.add("Greater", values, self._nodes.numbers(0.0))
         if self._model.rule == "threshold":
-            return self._node("Squeeze", self._cast(positive, np.dtype(np.int64)), self._constant(np.array([1])))
+            return self._nodes.add("Squeeze", self._nodes.cast(positive, np.int64), self._nodes.index(1))
         first, second = np.triu_indices(n_classes, 1)
         # Each pair votes for its first class where it is positive, else for its second.
         unit = np.eye(n_classes)
-        votes = self._constant((unit[first] - unit[second]).astype(np.float32))
-        without = self._constant(np.sum(unit[second], axis=0).astype(np.float32))
-        total = self._node("Gemm", self._cast(positive, np.dtype(np.float32)), votes, without)
-        return self._node("ArgMax", total, axis=1, keepdims=0)
-
-    # --------------------------------------------------------------------------------------- nodes, constants
-
-    def _node(self, operator: str, *inputs: str, output: str = "", **attributes: Any) -> str:
-        from onnx import helper
-
-        output = output or f"{operator.lower()}_{len(self._nodes)}"
-        self._nodes.append(helper.make_node(operator, list(inputs), [output], **attributes))
-        return output
-
-    def _constant(self, array: AnyArray) -> str:
-        from onnx import numpy_helper
-
-        array = np.ascontiguousarray(array)
-        key = array.dtype.str, array.shape, array.tobytes()
-        if key not in self._constants:
-            self._constants[key] = f"constant_{len(self._constants)}"
-            self._tensors.append(numpy_helper.from_array(array, self._constants[key]))
-        return self._constants[key]
-
-    def _number(self, value: float) -> str:
-        return self._constant(in_dtype(value, self._inside, "parameters of the kernel"))
-
-    def _cast(self, values: str, dtype: np.dtype[Any]) -> str:
-        return self._node("Cast", values, to=_code(dtype))
-
-    def _times(self, values: str, factor: float) -> str:
-        return values if factor == 1.0 else self._node("Mul", values, self._number(factor))
-
-    def _product(self, factors: Sequence[str]) -> str:
-        result = factors[0]
-        for factor in factors[1:]:
-            result = self._node("Mul", result, factor)
-        return result
+        votes = self._nodes.constant((unit[first] - unit[second]).astype(np.float32))
+        without = self._nodes.constant(np.sum(unit[second], axis=0).astype(np.float32))
+        total = self._nodes.add("Gemm", self._nodes.cast(positive, np.float32), votes, without)
+        return self._nodes.add("ArgMax", total, axis=1, keepdims=0)
 
 
 def _properties(model: Exported) -> dict[str, str]:
@@ -295,12 +239,6 @@ def _properties(model: Exported) -> dict[str, str]:
     if model.classes is not None and model.rule is not None:
         properties |= {"classes": json.dumps(model.classes.tolist()), "decision_rule": model.rule}
     return properties
-
-
-def _code(dtype: np.dtype[Any]) -> int:
-    from onnx import TensorProto, helper
-
-    return TensorProto.STRING if dtype.kind == "U" else helper.np_dtype_to_tensor_dtype(dtype)
 
 
 def _float_type(dtype: Any, argument: str) -> np.dtype[Any]:
