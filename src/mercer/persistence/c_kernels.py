@@ -36,12 +36,15 @@ class Dialect:
 
     def number(self, value: float) -> str:
         """A constant that reads back as this value exactly; subnormal ones, which are slow, become zero."""
-        exact = float(in_dtype(value, self.dtype, "numbers"))
-        if abs(exact) < float(np.finfo(self.dtype).tiny):
-            exact = 0.0
-        text = f"{exact:.9g}" if self.type_name == "float" else f"{exact:.17g}"
-        text = text if "." in text or "e" in text else f"{text}.0"
-        return f"{text}f" if self.type_name == "float" else text
+        return self.numbers(np.array([value]))[0]
+
+    def numbers(self, values: FloatArray) -> list[str]:
+        """Constants of all values, in C's order."""
+        exact = in_dtype(np.ravel(values), self.dtype, "numbers")
+        exact = np.where(np.abs(exact) < np.finfo(self.dtype).tiny, 0.0, exact)
+        digits, suffix = (9, "f") if self.type_name == "float" else (17, "")
+        texts = [f"{value:.{digits}g}" for value in exact.tolist()]
+        return [f"{text if '.' in text or 'e' in text else f'{text}.0'}{suffix}" for text in texts]
 
     def function(self, name: str) -> str:
         """Name of a function of <math.h>."""

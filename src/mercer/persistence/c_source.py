@@ -151,7 +151,7 @@ class _Header:
         )
 
     def _table(self, name: str, values: FloatArray) -> str:
-        numbers = [self._dialect.number(value) for value in np.ravel(values).tolist()]
+        numbers = self._dialect.numbers(values)
         rows = [", ".join(numbers[start : start + BLOCK]) for start in range(0, len(numbers), BLOCK)]
         body = ",\n        ".join(rows)
         return f"    static const {self._dialect.type_name} {name}[{len(numbers)}] = {{\n        {body}\n    }};"
