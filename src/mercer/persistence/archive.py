@@ -116,7 +116,8 @@ def _described(model: Any) -> tuple[dict[str, Any], list[Any]]:
         kind = type(model)
         msg = (
             f"{kind.__module__}.{kind.__qualname__} cannot be saved: an archive holds one of mercer's own estimators, "
-            "kernels, basis strategies or expansions."
+            "kernels, basis strategies or expansions. Loading never runs code, so functions, and classes that are not "
+            "mercer's, are not stored."
         )
         raise ArchiveError(msg)
     _solve(model)
@@ -160,8 +161,14 @@ def _read(file: IO[bytes]) -> Any:
     with zipfile.ZipFile(file) as archive:
         header = container.read_header(archive, size)
         decoder = Decoder(container.read_arrays(archive, header))
-    model = decoder.decode(header["model"])
-    decoder.check_all_used()
+    try:
+        model = decoder.decode(header["model"])
+        decoder.check_all_used()
+    except ArchiveError as error:
+        if header["mercer"] == _version():
+            raise
+        msg = f"{error} It was written by mercer {header['mercer'][:40]}, and this is {_version()}."
+        raise ArchiveError(msg) from error
     if registry.name_of(type(model)) != header["type"] or not registry.is_model(header["type"]):
         msg = f"its type is said to be {header['type'][:40]!r}, which it is not, or which no archive has."
         raise ArchiveError(msg)

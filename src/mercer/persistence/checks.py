@@ -202,6 +202,14 @@ def _cells(cells: Any) -> None:
         need(each.dtype == np.float64 and np.all(np.abs(each) <= _FAR), "points of cells are too far away.")
 
 
+def _all_pairs(pairs: Any) -> None:
+    need(pairs._points.ndim == 2 and pairs._points.dtype == np.float64, "points of pairs are no table.")
+    n, d = pairs._points.shape
+    check_shape(pairs._centre, (d,), "the centre of pairs")
+    check_shape(pairs._folded, (n, d + 1), "folded points of pairs")
+    need(pairs._folded.dtype == np.float32, "folded points of pairs are not float32.")
+
+
 def _grid(grid: Any) -> None:
     d, cells = grid.n_features, grid.cells
     need(d == cells.points.shape[1], "a grid has other features than its points.")
@@ -209,6 +217,8 @@ def _grid(grid: Any) -> None:
     check_permutation(grid._columns, d, "columns of a grid")
     check_shape(grid._axes, (d, cells.along.shape[1]), "axes of a grid")
     check_shape(grid._centre, (d,), "the centre of a grid")
+    pairs = grid._all_pairs
+    need(pairs is None or pairs._points.shape == cells.points.shape, "a grid has other points than its pairs.")
     need(np.all(np.abs(grid._axes) <= _UNIT) and np.all(np.abs(grid._centre) <= _FAR), "axes of a grid are too long.")
 
 
@@ -254,6 +264,7 @@ def _unit_lower(lower: Any, pivots: FloatArray) -> None:
 
 
 PARTS = {
+    "AllPairs": _all_pairs,
     "ArrayRows": _rows,
     "Basis": _basis,
     "BlockRecursion": _recursion,

@@ -124,10 +124,9 @@ def _estimator(model: Any) -> None:
     if "classes_" in given:
         n_classes = len(given["classes_"])
         check_shape(given["classes_"], (n_classes,), "classes")
-        need(
-            n_outputs == (1 if n_classes <= 2 else n_classes),
-            f"a model of {n_classes} classes has {n_outputs} outputs.",
-        )
+        numbers = {"threshold": 1, "largest": n_classes, "pairs": n_classes * (n_classes - 1) // 2}
+        rule = given.get("decision_rule_", "threshold" if n_classes <= 2 else "largest")
+        need(n_outputs == numbers.get(rule), f"a model of {n_classes} classes has {n_outputs} outputs.")
     if given.get("_flat"):
         need(n_outputs == 1, "a model of one-dimensional targets has several outputs.")
 

@@ -35,7 +35,7 @@ FORMAT, VERSION = "mercer archive", 1
 MAGIC = b"PK\x03\x04"
 
 _HEADER, _DIGEST = "header.json", "header.sha256"
-_LARGEST_HEADER = 2**24  # bytes; of a usual model it has some thousand
+_LARGEST_HEADER = 2**23  # bytes; that of a usual model has some thousand, and JSON takes twenty times its bytes
 _CHUNK = 2**20
 _MOST_DIMENSIONS = 32
 _ENCRYPTED, _PATCHED, _STRONG = 0x1, 0x20, 0x40

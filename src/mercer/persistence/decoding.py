@@ -142,9 +142,9 @@ class Decoder:
         dtype, given = as_dtype(name), _bytes(text)
         if len(given) != dtype.itemsize:
             _refuse(f"a number of dtype {name} is not of its size.")
-        result = np.zeros(1, dtype=dtype)
-        if dtype.itemsize:
-            result[...] = np.frombuffer(given, dtype=dtype)
+        if not dtype.itemsize:
+            _refuse(f"a number of dtype {name} has no bytes.")
+        result = np.frombuffer(given, dtype=dtype)
         checks.check_elements(result)
         return result[0]
 

@@ -149,9 +149,10 @@ class Encoder:
         return {"dtype": value.str}
 
     def _scalar(self, value: np.generic, where: str) -> Any:
-        if not DTYPE.fullmatch(value.dtype.str):
+        array = np.array([value])
+        if not DTYPE.fullmatch(array.dtype.str):
             _refuse(value, where)
-        return {"scalar": [value.dtype.str, base64.b64encode(value.tobytes()).decode()]}
+        return {"scalar": [array.dtype.str, base64.b64encode(array.tobytes()).decode()]}
 
     def _sparse(self, value: Any, where: str) -> Any:
         parts = [self._array(each, where)["array"] for each in (value.data, value.indices, value.indptr)]
@@ -217,10 +218,8 @@ def _hexadecimal(value: int, where: str) -> str:
 
 def _refuse(value: Any, where: str) -> NoReturn:
     kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
-    if callable(value):
-        reason = "loading a model never runs code, so functions and classes are not stored"
-    elif hasattr(value, "get_params"):
-        reason = "only mercer's own estimators, kernels and strategies are stored"
+    if callable(value) or hasattr(value, "get_params"):
+        reason = "loading a model never runs code, so functions, and classes that are not mercer's, are not stored"
     else:
         reason = "an archive holds numbers, text, arrays and mercer's own classes"
     msg = f"{where} is of type {kind}: {reason}. Nothing was written."

@@ -22,6 +22,7 @@ _COMPACT = (
     "n_features_in_ feature_names_in_? kernel_ coverage_ min_eigenvalue_ nnz_ n_iter_ solver_ fill_in_ "
     "condition_estimate_ expansion_ _sparse_kernel _eta robust_weights_?"
 )
+_COMPRESSED = "n_features_in_ feature_names_in_? expansion_ distances_ relative_distance_"
 _NYSTROM = "n_features_in_ feature_names_in_? _summary"
 _ONLINE = "n_features_in_ feature_names_in_? _features? _state"
 
@@ -30,6 +31,12 @@ _ESTIMATORS = {
     "CommitteeRegressor": ("estimators.committee_regressor", f"{_NYSTROM} _batches labels_ _flat"),
     "CompactClassifier": ("estimators.compact_classifier", f"{_COMPACT} classes_"),
     "CompactRegressor": ("estimators.compact_regressor", f"{_COMPACT} _system _flat"),
+    "CompressedClassifier": (
+        "compression.models",
+        f"{_COMPRESSED} classes_ decision_rule_ decision_function_shape_ break_ties_",
+    ),
+    "CompressedOutlierDetector": ("compression.models", f"{_COMPRESSED} offset_"),
+    "CompressedRegressor": ("compression.models", f"{_COMPRESSED} _flat"),
     "ExactClassifier": ("estimators.exact_classifier", f"{_EXACT} classes_"),
     "ExactRegressor": ("estimators.exact_regressor", f"{_EXACT} _flat"),
     "NystromClassifier": ("estimators.nystrom_classifier", f"{_NYSTROM} classes_"),
@@ -72,6 +79,7 @@ _MODELS = {
 
 # What models are made of.
 _PARTS = {
+    "AllPairs": "engine.all_pairs:AllPairs",
     "ArrayRows": "engine.rows:ArrayRows",
     "Batch": "estimators.committee_summary:Batch",
     "BlockRecursion": "solvers.recursive.blocks:BlockRecursion",
@@ -122,7 +130,8 @@ def is_model(name: str) -> bool:
 
 def name_of(cls: type) -> str | None:
     """The short name of a class, or None if it is not in the tables."""
-    return _NAMES.get(_home(cls))
+    name = _NAMES.get(_home(cls))
+    return name if name is not None and class_of(name) is cls else None
 
 
 def class_of(name: str) -> Any:

@@ -8,6 +8,7 @@ archive is held to them as whoever reads one, so that a model that can be saved 
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache, cached_property
@@ -46,9 +47,13 @@ _FITTED: dict[str, Any] = {
     "_summary": ("Summary", "CommitteeSummary"),
     "_system": "CompactSystem",
     "_used_frame": "Frame",
+    "break_ties_": bool,
     "classes_": AnyArray,
     "condition_estimate_": float,
     "coverage_": float,
+    "decision_function_shape_": str,
+    "decision_rule_": str,
+    "distances_": FloatArray,
     "expansion_": KernelExpansion,
     "feature_names_in_": AnyArray,
     "fill_in_": (float, None),
@@ -61,11 +66,20 @@ _FITTED: dict[str, Any] = {
     "nnz_": int,
     "noise_": float,
     "objective_value_": float,
+    "offset_": (float, FloatArray),
+    "relative_distance_": float,
     "robust_weights_": FloatArray,
     "solver_": str,
 }
 
 _PLAIN: dict[str, dict[str, Any]] = {
+    "AllPairs": {
+        "_points": FloatArray,
+        "_centre": FloatArray,
+        "_folded": FloatArray,
+        "_far": float,
+        "_error": float,
+    },
     "ArrayRows": {"_array": AnyArray, "_checked": bool, "n_rows": int, "n_features": int, "dtype": np.dtype},
     "BlockRecursion": {
         "rules": "Rules",
@@ -95,6 +109,7 @@ _PLAIN: dict[str, dict[str, Any]] = {
         "_columns": IntArray,
         "order": IntArray,
         "cells": "Cells",
+        "_all_pairs": ("AllPairs", None),
     },
     "Incomplete": {"pivots": FloatArray, "shift": float, "lower": csc_array},
     "SequentialLearner": {
@@ -129,7 +144,22 @@ def state_of(member: Any) -> dict[str, Any]:
         return dict(member._asdict())  # type: ignore[attr-defined]
     state = dict(member.__getstate__() or {})
     dropped = _cached_properties(str(registry.name_of(type(member)))) - set(_CACHES)
-    return {name: value for name, value in state.items() if name not in dropped}
+    return _without_foreign({name: value for name, value in state.items() if name not in dropped})
+
+
+def _without_foreign(state: dict[str, Any]) -> dict[str, Any]:
+    """A compressed model does not need the estimator that was compressed, unless it is to be fitted again."""
+    estimator = state.get("estimator")
+    if estimator is None or registry.name_of(type(estimator)) is not None:
+        return state
+    warnings.warn(
+        f"estimator is {type(estimator).__name__}, of another library, which an archive does not hold: the model that "
+        "is loaded predicts the same, but has estimator=None and cannot be fitted again. (set_params(estimator=None) "
+        "says that this is meant.)",
+        UserWarning,
+        stacklevel=2,
+    )
+    return state | {"estimator": None}
 
 
 def check_attributes(name: str, state: Mapping[str, Any]) -> None:
