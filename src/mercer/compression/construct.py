@@ -4,9 +4,9 @@ Each new vector minimises, from several starts at once,
 
 .. math:: E(z) = -\sum_o f_{i,o}(z)^2/k(z, z), \qquad f_i = f - \sum_{j<i}\beta_j\phi(z_j),
 
-by iRprop⁺; then all coefficients are solved for anew. Starts are drawn by stochastic universal sampling: a wheel with a
-slot for each point of the expansion, as wide as its coefficients are large, is spun once, and equally spaced markers say
-which points are taken.
+by iRprop⁺; then all coefficients are solved for anew. Starts are drawn by stochastic universal sampling: a wheel with
+a slot for each point of the expansion, as wide as its coefficients are large, is spun once, and equally spaced markers
+say which points are taken.
 """
 
 from __future__ import annotations
@@ -33,8 +33,6 @@ class Construction:
     Attributes
     ----------
     vectors : array (m, d)
-    coefficients : array (m, p)
-        In units of the outputs.
     distances : array (m,)
         ρ² after each vector.
     n_iter : int
@@ -42,9 +40,12 @@ class Construction:
     """
 
     vectors: FloatArray
-    coefficients: FloatArray
     distances: FloatArray
     n_iter: int
+
+    def first(self, n_vectors: int) -> Construction:
+        """The same, ended earlier."""
+        return Construction(self.vectors[:n_vectors], self.distances[:n_vectors], self.n_iter)
 
 
 def universal_sampling(sizes: FloatArray, n_draws: int, rng: np.random.RandomState) -> IntArray:
@@ -119,7 +120,7 @@ class _Builder:
         self._distance, self._kernel = distance, distance.kernel
         self._factor = GrowingFactor(room, distance.n_outputs)
         self.vectors = np.empty((room, distance.points.shape[1]))
-        self.coefficients = np.empty((0, distance.n_outputs))
+        self.coefficients: FloatArray = np.empty((0, distance.n_outputs))
         self._curve: list[float] = []
         self.n_iter = 0
 
@@ -148,7 +149,8 @@ class _Builder:
 
     def search(self, z: FloatArray, _problems: IntArray) -> tuple[FloatArray, FloatArray]:
         """E of each row and its gradient."""
-        known, kernel, residual = self.vectors[: self.size], self._kernel, np.empty(0)
+        known, kernel = self.vectors[: self.size], self._kernel
+        residual: FloatArray = np.empty(0)
         diagonal = np.maximum(kernel.diagonal(z), np.finfo(np.float64).tiny)[:, np.newaxis]
 
         def weigh(values: FloatArray) -> FloatArray:
@@ -171,7 +173,7 @@ class _Builder:
         return np.asarray(np.sum(residual**2, axis=1) / diagonal)
 
     def construction(self) -> Construction:
-        return Construction(self.vectors[: self.size].copy(), self.coefficients, np.array(self._curve), self.n_iter)
+        return Construction(self.vectors[: self.size].copy(), np.array(self._curve), self.n_iter)
 
 
 class _Pool:

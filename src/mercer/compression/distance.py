@@ -15,9 +15,9 @@ distance is a function of the vectors alone, and its gradient is that for fixed 
 .. math:: J(z) = |f|^2 - c^\top(K + \delta I)^{-1}c = \min_\beta\ \rho^2 + \delta|\beta|^2, \qquad
           \partial_{z_i} J = -2\beta_i\,\partial f(z_i) + 2\sum_j \beta_i\beta_j\,\partial_{z_i} k(z_i, z_j).
 
-δ, a few roundings of K, keeps J smooth where vectors meet. Several outputs share the vectors, and each counts in units
-of its own norm: :math:`\rho^2` is the sum over outputs of :math:`\rho_o^2\,\overline{|f|^2}/|f_o|^2`, which for one output
-is the document's.
+δ keeps J smooth where vectors meet. Several outputs share the vectors, and each counts in units of its own norm:
+:math:`\rho^2` is the sum over outputs of :math:`\rho_o^2\,\overline{|f|^2}/|f_o|^2`, which for one output is the
+document's.
 """
 
 from __future__ import annotations
@@ -34,10 +34,13 @@ from mercer.exceptions import NotPositiveDefiniteError
 from mercer.expansion import KernelExpansion
 from mercer.kernels import Kernel
 
-__all__ = ["Evaluation", "FeatureDistance", "solve_definite"]
+__all__ = ["Evaluation", "FeatureDistance", "descent_ridge", "solve_definite"]
 
 # δ per vector, as a share of the mean of k(x, x): rounding of K is about m·eps of it.
 RIDGE = 1e-12
+# In a descent δ|β|² is, at the start, this share of the distance. Without it vectors pair off with coefficients of
+# opposite signs, ten times as large, and L-BFGS then ends at worse distances; 1e-6 to 1e-4 make little difference.
+PENALTY = 1e-5
 _WORST_RIDGE = 1e6  # times the first: a matrix that is then still indefinite is no matter of rounding
 
 
@@ -106,22 +109,26 @@ class FeatureDistance:
 
     @property
     def n_outputs(self) -> int:
-        """p."""
+        """How many functions share the vectors."""
         return self.products.n_outputs
 
     def ridge(self, n_vectors: int) -> float:
-        """δ."""
+        """The least δ, for a single solution."""
         return RIDGE * n_vectors * self.scale
+
+    def penalty(self, start: Evaluation) -> float:
+        """δ for a descent."""
+        return descent_ridge(start, self.norm, self.ridge(len(start.coefficients)))
 
     @property
     def start(self) -> float:
         """The distance without any vector."""
         return self.norm * self._count
 
-    def eliminated(self, vectors: FloatArray) -> Evaluation:
+    def eliminated(self, vectors: FloatArray, ridge: float) -> Evaluation:
         """With the best coefficients for these vectors."""
-        K, ridge = self.kernel(vectors), self.ridge(len(vectors))
-        solved = np.empty(0)
+        K = self.kernel(vectors)
+        solved: FloatArray = np.empty(0)
 
         def weigh(c: FloatArray) -> FloatArray:
             nonlocal solved
@@ -144,18 +151,30 @@ class FeatureDistance:
         return self._evaluation(value, value, coefficients, gradient, 2.0 * (K @ coefficients - c))
 
     def solve(self, vectors: FloatArray) -> Evaluation:
-        """As ``eliminated``, without gradients."""
+        """As ``eliminated`` with the least δ, without gradients."""
         K, ridge, c = self.kernel(vectors), self.ridge(len(vectors)), self.products.values(vectors)
         solved = solve_definite(K, c, ridge)
         value = self._count - float(np.vdot(c, solved))
         distance = value - ridge * float(np.vdot(solved, solved))
         return self._evaluation(value, distance, solved, np.empty(0), np.empty(0))
 
+    def between(self, vectors: FloatArray, coefficients: FloatArray) -> float:
+        """ρ² for given coefficients, in the outputs' own units."""
+        scaled = coefficients / self.units
+        difference = self.kernel(vectors) @ scaled - 2.0 * self.products.values(vectors)
+        return self.norm * max(self._count + float(np.vdot(scaled, difference)), 0.0)
+
     def _evaluation(
         self, value: float, distance: float, coefficients: FloatArray, gradient: FloatArray, inner: FloatArray
     ) -> Evaluation:
         norm = self.norm
         return Evaluation(norm * value, norm * max(distance, 0.0), coefficients, norm * gradient, norm * inner)
+
+
+def descent_ridge(start: Evaluation, norm: float, least: float) -> float:
+    """δ such that δ|β|² is a small share of the distance where a descent starts."""
+    squares = float(np.vdot(start.coefficients, start.coefficients))
+    return max(least, PENALTY * start.distance / norm / squares) if squares > 0 and norm > 0 else least
 
 
 def solve_definite(matrix: FloatArray, right: FloatArray, ridge: float) -> FloatArray:

@@ -43,7 +43,7 @@ class InnerProducts:
 
     def __init__(self, kernel: Kernel, points: FloatArray, coefficients: FloatArray, *, executor: Executor) -> None:
         self.kernel, self.points, self.coefficients = kernel, points, coefficients
-        self.n_outputs = coefficients.shape[1]
+        self.n_outputs = int(coefficients.shape[1])
         self._rows, self._executor = ArrayRows(points, checked=True), executor
         self._fused = isinstance(kernel, Stationary) and self.n_outputs <= _FEW_OUTPUTS
         self._shift = np.median(points, axis=0)
@@ -84,7 +84,7 @@ class InnerProducts:
         return self._reduce(4 * len(vectors), prepare)  # weights, exponents, slopes and what a kernel needs beside them
 
     def _all_gradients(self, vectors: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """f (m, p) and ∂f (m, p, d) from one tile of exponents."""
+        """Values (m, p) and gradients (m, p, d) from one tile of exponents."""
         (m, d), p = vectors.shape, self.n_outputs
         sections = _Slopes(self.kernel, vectors)
 

@@ -32,14 +32,17 @@ _PATIENCE = 20  # steps over which a gain is judged: single ones may be short
 class Distance(Protocol):
     """What is minimised."""
 
-    def eliminated(self, vectors: FloatArray) -> Evaluation:
+    def eliminated(self, vectors: FloatArray, ridge: float) -> Evaluation:
         """With the best coefficients for these vectors."""
+
+    def penalty(self, start: Evaluation) -> float:
+        """The ridge of a descent."""
 
     def joint(self, vectors: FloatArray, coefficients: FloatArray) -> Evaluation:
         """With given coefficients."""
 
     def solve(self, vectors: FloatArray) -> Evaluation:
-        """As ``eliminated``, without gradients."""
+        """As ``eliminated`` with the least ridge, without gradients."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,8 @@ def refine(
     """
     start = distance.solve(vectors)
     record = _Record(vectors, start)
+    if max_iter == 0:
+        return Refinement(vectors, start, np.empty(0), 0)
     if optimiser == "lbfgs":
         n_iter = _lbfgs(distance, record, unit, max_iter, tol)
     elif optimiser == "irprop":
@@ -108,12 +113,13 @@ class _Record:
 
 
 def _lbfgs(distance: Distance, record: _Record, unit: FloatArray, max_iter: int, tol: float) -> int:
-    shape, first = record.vectors.shape, max(record.evaluation.value, np.finfo(np.float64).tiny)
+    shape, ridge = record.vectors.shape, distance.penalty(record.evaluation)
+    first = max(record.evaluation.value, np.finfo(np.float64).tiny)
     seen: dict[bytes, tuple[FloatArray, Evaluation]] = {}
 
     def function(x: FloatArray) -> tuple[float, FloatArray]:
         vectors = x.reshape(shape) * unit
-        evaluation = distance.eliminated(vectors)
+        evaluation = distance.eliminated(vectors, ridge)
         seen.clear()
         seen[x.tobytes()] = vectors, evaluation
         return evaluation.value / first, (evaluation.by_vectors * unit).ravel() / first
@@ -134,11 +140,11 @@ def _lbfgs(distance: Distance, record: _Record, unit: FloatArray, max_iter: int,
 
 
 def _irprop(distance: Distance, record: _Record, unit: FloatArray, max_iter: int, tol: float) -> int:
-    shape = record.vectors.shape
+    shape, ridge = record.vectors.shape, distance.penalty(record.evaluation)
 
     def function(x: FloatArray, _problems: IntArray) -> tuple[FloatArray, FloatArray]:
         vectors = x[0].reshape(shape)
-        evaluation = distance.eliminated(vectors)
+        evaluation = distance.eliminated(vectors, ridge)
         record.look(vectors, evaluation)
         return np.array([evaluation.value]), evaluation.by_vectors.reshape(1, -1)
 

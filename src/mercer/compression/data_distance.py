@@ -1,0 +1,131 @@
+r"""The mean squared difference of two expansions on given inputs, as a function of the smaller one.
+
+With :math:`\Phi = k(X, z)` and y the values of f on N inputs, coefficients and offset eliminated,
+
+.. math:: J(z) = \min_{\beta, b}\ \tfrac1N|y - \Phi\beta - b|^2 + \delta|\beta|^2, \qquad
+          \partial_{z_j} J = -\tfrac2N \sum_i r_i\,\beta_j\,\partial_{z_j} k(x_i, z_j), \quad r = y - \Phi\beta - b:
+
+the residuals are the coefficients of an expansion on the inputs, whose gradient at the vectors is what is needed.
+Outputs count in units of their standard deviations on the inputs.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mercer._typing import FloatArray
+from mercer.compression.distance import RIDGE, Evaluation, descent_ridge, solve_definite
+from mercer.compression.inner_products import InnerProducts
+from mercer.engine import ArrayRows, Executor, Features, kernel_diagonal, kernel_times, normal_statistics
+from mercer.expansion import KernelExpansion
+
+__all__ = ["DataDistance"]
+
+
+class DataDistance:
+    """Mean squared difference on inputs; outputs in units of their standard deviations.
+
+    N·m² operations and three times N·m kernel values per evaluation, in tiles.
+
+    Parameters
+    ----------
+    expansion : KernelExpansion
+    inputs : array (N, d), float64
+    values : array (N, p)
+        The expansion on the inputs, without its intercept.
+    offset : bool
+        Whether a constant is fitted along.
+    executor : Executor
+
+    Attributes
+    ----------
+    units : array (p,)
+        Standard deviations of the outputs.
+    norm : float
+        Mean of their squares.
+    """
+
+    def __init__(
+        self,
+        expansion: KernelExpansion,
+        inputs: FloatArray,
+        values: FloatArray,
+        *,
+        offset: bool,
+        executor: Executor,
+    ) -> None:
+        self.kernel, self.inputs, self.executor = expansion.kernel, inputs, executor
+        self._rows, self._offset = ArrayRows(inputs, checked=True), offset
+        deviations = np.std(values, axis=0) if offset else np.sqrt(np.mean(values**2, axis=0))
+        self.units = np.where(deviations > 0, deviations, 1.0)
+        self.norm = float(np.mean(self.units**2))
+        self._targets = np.asarray(values / self.units)
+        self._scale = float(np.mean(kernel_diagonal(self._rows, self.kernel, executor=executor))) ** 2
+
+    def ridge(self, n_vectors: int) -> float:
+        """The least δ, for a single solution."""
+        return RIDGE * n_vectors * self._scale
+
+    def penalty(self, start: Evaluation) -> float:
+        """δ for a descent."""
+        return descent_ridge(start, self.norm, self.ridge(len(start.coefficients)))
+
+    def eliminated(self, vectors: FloatArray, ridge: float) -> Evaluation:
+        """With the best coefficients and offset for these vectors."""
+        coefficients, offset = self._solve(vectors, ridge)
+        value, residuals = self._compare(vectors, coefficients, offset)
+        gradient, _ = self._gradient(vectors, coefficients, residuals)
+        penalised = value + ridge * float(np.vdot(coefficients, coefficients))
+        return self._evaluation(penalised, value, coefficients, gradient, np.zeros_like(coefficients), offset)
+
+    def joint(self, vectors: FloatArray, coefficients: FloatArray) -> Evaluation:
+        """With given coefficients; the offset is the best for them."""
+        offset = np.zeros(coefficients.shape[1])
+        _, residuals = self._compare(vectors, coefficients, offset)
+        if self._offset:
+            offset = np.mean(residuals, axis=0)
+            residuals -= offset
+        gradient, inner = self._gradient(vectors, coefficients, residuals)
+        value = float(np.sum(np.mean(residuals**2, axis=0)))
+        return self._evaluation(value, value, coefficients, gradient, inner, offset)
+
+    def solve(self, vectors: FloatArray) -> Evaluation:
+        """As ``eliminated`` with the least δ, without gradients."""
+        coefficients, offset = self._solve(vectors, self.ridge(len(vectors)))
+        value, _ = self._compare(vectors, coefficients, offset)
+        return self._evaluation(value, value, coefficients, np.empty(0), np.empty(0), offset)
+
+    def _solve(self, vectors: FloatArray, ridge: float) -> tuple[FloatArray, FloatArray]:
+        """(ΦᵀΦ/N + δI)⁻¹ Φᵀy/N, of centred columns if there is an offset."""
+        features = Features(self.kernel, vectors)
+        sums = normal_statistics(self._rows, self._targets, features, executor=self.executor) * (1 / self._rows.n_rows)
+        gram, cross, means = sums.gram, sums.cross[:, :-1], sums.cross[:, -1]
+        if not self._offset:
+            return solve_definite(gram, cross, ridge), np.zeros(cross.shape[1])
+        middle = np.mean(self._targets, axis=0)
+        coefficients = solve_definite(gram - np.outer(means, means), cross - np.outer(means, middle), ridge)
+        return coefficients, middle - means @ coefficients
+
+    def _compare(self, vectors: FloatArray, coefficients: FloatArray, offset: FloatArray) -> tuple[float, FloatArray]:
+        residuals = self._targets - offset
+        residuals -= kernel_times(self._rows, self.kernel, vectors, coefficients, executor=self.executor)
+        return float(np.sum(np.mean(residuals**2, axis=0))), residuals
+
+    def _gradient(
+        self, vectors: FloatArray, coefficients: FloatArray, residuals: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        products = InnerProducts(self.kernel, self.inputs, residuals * (-2.0 / len(residuals)), executor=self.executor)
+        inner, gradient = products.values_and_gradient(vectors, lambda _: coefficients)
+        return gradient, inner
+
+    def _evaluation(
+        self,
+        value: float,
+        distance: float,
+        coefficients: FloatArray,
+        gradient: FloatArray,
+        inner: FloatArray,
+        offset: FloatArray,
+    ) -> Evaluation:
+        norm = self.norm
+        return Evaluation(norm * value, norm * distance, coefficients, norm * gradient, norm * inner, offset)

@@ -1,0 +1,85 @@
+"""How many vectors a tolerance needs."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from mercer._typing import FloatArray
+from mercer.compression.shrink import Shrinker, Shrunk
+from mercer.engine import Executor
+from mercer.expansion import KernelExpansion
+
+__all__ = ["Trial", "find_size", "relative_difference"]
+
+_FIRST = 4  # vectors
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A size that was tried.
+
+    Attributes
+    ----------
+    n_vectors : int
+    difference : float
+        Root mean square difference of the predictions, in standard deviations of the output; of the worst output.
+    """
+
+    n_vectors: int
+    difference: float
+
+
+def find_size(
+    shrinker: Shrinker,
+    expansion: KernelExpansion,
+    inputs: FloatArray,
+    *,
+    most: int,
+    tol: float,
+    executor: Executor,
+) -> tuple[Shrunk | None, tuple[Trial, ...]]:
+    """The smallest expansion that is found to keep the tolerance; None for the expansion itself.
+
+    Sizes are doubled until one suffices; then the interval between it and the last that did not is halved, down to
+    one vector.
+    """
+    values, trials = expansion.evaluate(inputs, executor=executor), []
+    known: dict[int, Shrunk] = {}
+
+    def suffices(n_vectors: int) -> bool:
+        shrunk = known[n_vectors] = shrinker.shrink(n_vectors)
+        difference = relative_difference(values, shrunk.expansion.evaluate(inputs, executor=executor))
+        trials.append(Trial(len(shrunk.expansion.points), difference))
+        return difference < tol
+
+    few, enough, n_points = 0, min(_FIRST, most), len(expansion.points)
+    while enough < n_points and not suffices(enough):
+        if enough == most or trials[-1].n_vectors < enough:  # no more are allowed, or no more would help
+            _warn(trials[-1], tol)
+            return known[enough], tuple(trials)
+        few, enough = enough, min(2 * enough, most)
+    while min(enough, n_points) - few > 1:
+        middle = (few + min(enough, n_points)) // 2
+        few, enough = (few, middle) if suffices(middle) else (middle, enough)
+    return known.get(enough), tuple(trials)
+
+
+def relative_difference(values: FloatArray, others: FloatArray) -> float:
+    """Root mean square difference by output, in standard deviations of the values; the largest."""
+    deviations = np.std(values, axis=0)
+    sizes = np.sqrt(np.mean(values**2, axis=0))
+    units = np.where(deviations > 0, deviations, np.where(sizes > 0, sizes, 1.0))  # an output may be constant
+    return float(np.max(np.sqrt(np.mean((values - others) ** 2, axis=0)) / units))
+
+
+def _warn(trial: Trial, tol: float) -> None:
+    warnings.warn(
+        f"{trial.n_vectors} vectors differ by {trial.difference:.3g} standard deviations, tol is {tol:g}: allow more "
+        "vectors, or a larger tol.",
+        ConvergenceWarning,
+        stacklevel=5,
+    )
