@@ -1,4 +1,5 @@
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -280,3 +281,9 @@ def test_models_that_are_none():
         to_onnx("model")
     with pytest.raises(NotFittedError):
         to_onnx(ExactRegressor())
+
+
+def test_without_onnx(monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(ImportError, match=r"pip install mercer\[onnx\]"):
+        to_onnx(KernelExpansion(Matern(), np.ones((2, 2)), np.ones((2, 1)), np.zeros(1)))
