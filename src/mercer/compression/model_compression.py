@@ -52,17 +52,17 @@ def compress(
     Parameters
     ----------
     model : estimator, Pipeline or KernelExpansion
-        Fitted: whatever ``as_expansion`` takes, with a kernel that has a gradient (Gaussian, Matérn, linear,
-        polynomial, compact, and sums and products of them). In a pipeline any steps may come before the model.
+        Fitted: whatever ``as_expansion`` takes. In a pipeline any steps may come before the model.
     n_vectors : int or None, default=None
         m. If the model has no more vectors, it is kept as it is. With ``tol`` the most that are tried.
     X : array (n, d), optional
-        Inputs for ``metric="data"`` and ``tol``, as the model takes them (a pipeline's first steps are applied to
-        them). They need no targets.
+        Inputs where predictions matter, for ``metric="data"``, ``tol`` and the offset, as the model takes them (a
+        pipeline's first steps are applied to them). They need no targets. None for the model's own vectors.
     refine : bool, default=True
-        Whether to move all vectors together at the end.
+        Whether to move all vectors together at the end. With a kernel without a gradient it must be False, and vectors
+        are chosen among the model's own.
     offset : bool, default=True
-        Whether to add the mean of what is left, over X or else the model's own vectors, to the intercept.
+        Whether to add the mean difference on X to the intercept.
     tol : float or None, default=None
         Find the smallest number of vectors whose predictions on X differ from the model's by less than ``tol`` standard
         deviations of the output.
@@ -87,7 +87,7 @@ def compress(
     Raises
     ------
     ValueError
-        Also if the kernel has no gradient.
+        What ``as_expansion`` raises; and if the kernel has no gradient and ``refine`` is True.
 
     See Also
     --------
@@ -121,7 +121,7 @@ def compress(
         "n_jobs": n_jobs,
         "verbose": verbose,
     }
-    CompressedModel(None, **options).check_options(X)  # before anything is read
+    CompressedModel(None, **options).check_options()
     return _compress(model, X, options)
 
 

@@ -32,6 +32,7 @@ class CompressedModel(BaseEstimator):
 
     expansion_: KernelExpansion
     distances_: FloatArray
+    differences_: FloatArray
     relative_distance_: float
     n_features_in_: int
 
@@ -72,7 +73,7 @@ class CompressedModel(BaseEstimator):
 
     def fit(self, X: Any, y: Any = None, **fit_params: Any) -> Self:
         """Fit a copy of the estimator to X and y, with ``fit_params``, and compress it."""
-        self.check_options(X)
+        self.check_options()
         if not hasattr(self.estimator, "fit"):
             msg = (
                 f"estimator must be an estimator to be fitted, got {self.estimator!r}; a model that was compressed "
@@ -83,15 +84,11 @@ class CompressedModel(BaseEstimator):
         fitted = clone(self.estimator).fit(X, y, **fit_params)
         return self.adopt(fitted, read_model(fitted), X)
 
-    def check_options(self, inputs: Any) -> None:
-        """Refuse parameters that are out of range or lack another."""
+    def check_options(self) -> None:
+        """Refuse parameters that are out of range, before a large model is fitted or read."""
         self._validate_params()
         if self.n_vectors is None and self.tol is None:
-            msg = "n_vectors must be given, or tol, which finds it."
-            raise ValueError(msg)
-        if inputs is None and (self.metric == "data" or self.tol is not None):
-            what = "metric='data'" if self.metric == "data" else "tol"
-            msg = f"{what} needs X, inputs on which predictions are compared; None were given."
+            msg = "n_vectors or tol must be given: how many vectors, or how close they must come."
             raise ValueError(msg)
 
     def adopt(self, model: Any, reading: Reading, inputs: Any) -> Self:
@@ -99,7 +96,6 @@ class CompressedModel(BaseEstimator):
         if reading.kind != self.kind:
             msg = f"{type(self).__name__} is for a {_WORDS[self.kind]}, got {model!r}."
             raise TypeError(msg)
-        check_gradient(reading.expansion)
         new = clone(self)._remember(model, reading)
         if inputs is not None:
             inputs = check_table(new, inputs, reset=False)
@@ -119,6 +115,7 @@ class CompressedModel(BaseEstimator):
         self._remember(model, reading)
         self.expansion_ = reduction.expansion
         self.distances_ = reduction.distances
+        self.differences_ = reduction.differences
         self.relative_distance_ = reduction.relative_distance
         return self
 
@@ -139,19 +136,6 @@ class CompressedModel(BaseEstimator):
 
 
 _WORDS = {"regressor": "regressor", "classifier": "classifier", "outlier_detector": "detector of outliers"}
-
-
-def check_gradient(expansion: KernelExpansion) -> None:
-    """Refuse a kernel that cannot be differentiated by its points."""
-    sample = expansion.points[:1]
-    try:
-        expansion.kernel.points_gradient(sample, sample, np.ones((len(sample), len(sample))))
-    except NotImplementedError as error:
-        msg = (
-            f"the model's kernel, {expansion.kernel!r}, has no gradient, without which vectors cannot be moved: only "
-            "models with a kernel of mercer.kernels, or one of the same formula, can be compressed."
-        )
-        raise ValueError(msg) from error
 
 
 class CompressedRegressor(RegressorMixin, CompressedModel):
@@ -178,9 +162,12 @@ class CompressedRegressor(RegressorMixin, CompressedModel):
     expansion_ : KernelExpansion
         The small model.
     distances_ : array
-        Squared distance ρ² after each new vector and each step of the refinement.
+        Squared distance ρ² in feature space after each new vector and, with ``metric="feature"``, after each step of
+        the refinement.
+    differences_ : array
+        With ``metric="data"``, the mean squared difference on the inputs after each step of the refinement; else empty.
     relative_distance_ : float
-        The last of them, relative to the squared norm of the original function.
+        ρ² of the small model, relative to the squared norm of the original function.
     n_features_in_ : int
     feature_names_in_ : array (n_features_in_,)
         Where the estimator was fitted on rows with named columns.
@@ -248,7 +235,7 @@ class CompressedClassifier(ClassifierMixin, CompressedModel):
         For pairs: whether ``decision_function`` has one column per class or per pair, as the ``SVC`` had it.
     break_ties_ : bool
         For pairs: whether equal votes are decided by the values, as the ``SVC`` did it (exported models do not).
-    expansion_, distances_, relative_distance_, n_features_in_, feature_names_in_
+    expansion_, distances_, differences_, relative_distance_, n_features_in_, feature_names_in_
         As for ``CompressedRegressor``.
 
     Examples
@@ -325,7 +312,7 @@ class CompressedOutlierDetector(OutlierMixin, CompressedModel):
     ----------
     offset_ : float
         What ``score_samples`` is above ``decision_function``, as the estimator had it.
-    expansion_, distances_, relative_distance_, n_features_in_, feature_names_in_
+    expansion_, distances_, differences_, relative_distance_, n_features_in_, feature_names_in_
         As for ``CompressedRegressor``.
 
     Examples
