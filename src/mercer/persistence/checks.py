@@ -46,7 +46,8 @@ def check_shape(array: AnyArray, shape: tuple[int, ...], name: str) -> None:
 def check_square(matrix: FloatArray, size: int, name: str, *, order: str) -> None:
     """Raise unless the matrix is as BLAS takes it: float64, square, contiguous by rows ("C") or columns ("F")."""
     check_shape(matrix, (size, size), name)
-    contiguous = matrix.flags.c_contiguous if order == "C" else matrix.flags.f_contiguous
+    # A part of a larger array, which has neither order, is stored by rows.
+    contiguous = matrix.flags.f_contiguous if order == "F" else matrix.flags.c_contiguous or not matrix.flags.forc
     need(matrix.dtype == np.float64 and contiguous, f"{name} is not float64, contiguous in order {order}.")
 
 

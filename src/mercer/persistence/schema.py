@@ -8,6 +8,7 @@ archive is held to them as whoever reads one, so that a model that can be saved 
 from __future__ import annotations
 
 import inspect
+import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -29,6 +30,8 @@ __all__ = ["build", "check_attributes", "state_of"]
 
 # Cached properties that are stored, so that a model predicts the same to the bit wherever it is loaded.
 _CACHES = ("solved", "expansion", "mean", "_float32_is_safe")
+
+_TOLD = re.compile(r"[a-zA-Z]\w*[a-zA-Z0-9]_", re.ASCII)
 
 # A string is the short name of a class, a tuple are alternatives.
 _FITTED: dict[str, Any] = {
@@ -166,6 +169,8 @@ def check_attributes(name: str, state: Mapping[str, Any]) -> None:
     """Raise ``ArchiveError`` unless these are the attributes of a class, each of its type."""
     parameters, fitted, optional = _attributes(name)
     unknown = state.keys() - parameters.keys() - fitted.keys() - optional.keys()
+    told = {each for each in unknown if _is_told(name, each)}
+    unknown -= told
     if unknown:
         msg = f"{name} has an attribute {min(unknown)!r}, which an archive does not know."
         raise ArchiveError(msg)
@@ -173,11 +178,17 @@ def check_attributes(name: str, state: Mapping[str, Any]) -> None:
     if needed - state.keys():
         msg = f"{name} lacks the attribute {min(needed - state.keys())!r}."
         raise ArchiveError(msg)
-    hints = parameters | fitted | optional
+    hints = parameters | fitted | optional | dict.fromkeys(told, Any)
     for attribute, value in state.items():
         if not _fits(value, hints[attribute]):
             msg = f"{name}.{attribute} is {_described(value)}, where an archive has {_expected(hints[attribute])}."
             raise ArchiveError(msg)
+
+
+def _is_told(name: str, attribute: str) -> bool:
+    """Whether it is what an estimator tells of its fit besides, which nothing depends on: scikit-learn's ``name_``."""
+    cls = registry.class_of(name)
+    return issubclass(cls, BaseEstimator) and bool(_TOLD.fullmatch(attribute)) and not hasattr(cls, attribute)
 
 
 def build(name: str, state: Mapping[str, Any]) -> Any:

@@ -330,6 +330,12 @@ def test_attributes_of_users_own_are_refused(rows):
     model.note = "mine"
     with pytest.raises(ArchiveError, match="ExactRegressor has an attribute 'note', which an archive does not know"):
         saved(model)
+    del model.note
+    model.note_ = ("what scikit-learn calls a fitted attribute", 1.0)
+    assert loaded(saved(model)).note_ == model.note_
+    model.predict_ = model._private_ = None
+    with pytest.raises(ArchiveError, match="ExactRegressor has an attribute '_private_'"):
+        saved(model)
 
 
 def test_a_model_whose_parts_do_not_fit_is_refused_as_it_would_be_when_loaded(rows):
