@@ -14,6 +14,7 @@ import numpy as np
 
 from mercer._jit import jit
 from mercer._typing import FloatArray, IntArray
+from mercer.engine.all_pairs import AllPairs, square_below_one
 
 __all__ = ["Grid", "Neighbours"]
 
@@ -22,6 +23,8 @@ _CELLS_PER_RADIUS = (1, 3, 2, 1)  # by the number of axes: finer cells hold fewe
 _SAMPLE = 4096  # rows from which the principal axes are found
 _FLAT = 2.0  # axes along which the points spread less than so many radii tell nothing apart
 _ROUNDINGS = 16.0
+_TRIED, _MANY = 64, 2000  # rows that try the cells out, where there are so many points
+_CROWDED = 0.08  # share of all points that rows look at, beyond which all distances by matrix products are faster
 
 
 class Cells(NamedTuple):
@@ -102,6 +105,15 @@ class Grid:
             _taken(points, self.order, self._columns), np.ascontiguousarray(along[self.order]),
             starts, shape, low, side, reach,
         )  # fmt: skip
+        self._all_pairs: AllPairs | None = None
+        if n_points >= _MANY and self._share_looked_at() > _CROWDED:
+            all_pairs = AllPairs(self.cells.points)
+            self._all_pairs = all_pairs if all_pairs.is_sharp else None
+
+    @property
+    def is_tiled(self) -> bool:
+        """Whether all distances are computed, because the cells tell too few points apart."""
+        return self._all_pairs is not None
 
     @property
     def points(self) -> FloatArray:
@@ -118,21 +130,33 @@ class Grid:
 
     def find(self, rows: FloatArray) -> Neighbours:
         """Points at a distance below 1 of rows (q, d)."""
-        return _find(self.cells, *self.prepare(rows))
+        return self._find(*self.prepare(rows))
 
     def at(self, places: IntArray) -> Neighbours:
         """Points at a distance below 1 of those in some places."""
-        return _find(self.cells, self.cells.points[places], self.cells.along[places])
+        return self._find(self.cells.points[places], self.cells.along[places])
 
     def among(self, start: int, stop: int) -> Neighbours:
-        """Points at a distance below 1 of those in places start to stop: themselves, and others."""
-        return _find(self.cells, self.cells.points[start:stop], self.cells.along[start:stop])
+        """Points at a distance below 1 of those in places start to stop: themselves, and those that follow.
 
+        So of all pairs each is found once.
+        """
+        return self._find(self.cells.points[start:stop], self.cells.along[start:stop], start)
 
-def _find(cells: Cells, rows: FloatArray, along: FloatArray) -> Neighbours:
-    counts = np.empty(len(rows), dtype=np.intp)
-    index, squares, n_looked_at = _search(cells, rows, along, counts)
-    return Neighbours(counts, index, squares, int(n_looked_at))
+    def _find(self, rows: FloatArray, along: FloatArray, first: int | None = None) -> Neighbours:
+        counts = np.empty(len(rows), dtype=np.intp)
+        if self._all_pairs is None:
+            index, squares, looked_at = _search(self.cells, rows, along, counts, -1 if first is None else first)
+        else:
+            index, squares = self._all_pairs.find(rows, counts, first)
+            looked_at = len(rows) * len(self.order)
+        return Neighbours(counts, index, squares, int(looked_at))
+
+    def _share_looked_at(self) -> float:
+        """How many of all points a row looks at in the cells around it, by some rows."""
+        n_points = len(self.order)
+        places = np.unique(np.linspace(0, n_points - 1, min(_TRIED, n_points)).astype(np.intp))
+        return self.at(places).n_looked_at / max(1, len(places) * n_points)
 
 
 def _principal_axes(sample: FloatArray) -> tuple[FloatArray, IntArray]:
@@ -186,20 +210,23 @@ def _taken(points: FloatArray, order: IntArray, columns: IntArray) -> FloatArray
 
 
 @jit
-def _search(cells: Cells, rows: FloatArray, along: FloatArray, counts: IntArray) -> Any:
-    """Fill in the counts; return the places of neighbours, their squared distances, and how many were looked at."""
+def _search(cells: Cells, rows: FloatArray, along: FloatArray, counts: IntArray, own: Any) -> Any:
+    """Fill in the counts; return the places of neighbours, their squared distances, and how many were looked at.
+
+    If own is not negative, row i is the point in place own + i, and those before it are left out.
+    """
     index, squares = np.empty(16 * len(rows) + 16, dtype=np.int32), np.empty(16 * len(rows) + 16)
     found, looked_at, sort_axis = 0, 0, along.shape[1] - 1
     first, last = np.zeros(3, dtype=np.intp), np.zeros(3, dtype=np.intp)
     for i in range(len(rows)):
-        before = found
+        before, least = found, own + i if own >= 0 else 0
         _window(cells, along[i], sort_axis, first, last)
         for p in range(first[0], last[0] + 1):
             for q in range(first[1], last[1] + 1):
                 for r in range(first[2], last[2] + 1):
                     cell = (p * cells.shape[1] + q) * cells.shape[2] + r
-                    start, stop = cells.starts[cell], cells.starts[cell + 1]
-                    if start == stop:
+                    start, stop = max(cells.starts[cell], least), cells.starts[cell + 1]
+                    if start >= stop:
                         continue
                     left = cells.reach**2 - _gap(cells, along[i], sort_axis, p, q, r)
                     if left < 0.0:
@@ -209,7 +236,7 @@ def _search(cells: Cells, rows: FloatArray, along: FloatArray, counts: IntArray)
                     if found + stop - at > len(index):
                         index, squares = _longer(index, squares, found, 2 * (found + stop - at))
                     while at < stop and cells.along[at, sort_axis] <= along[i, sort_axis] + width:
-                        square = _square_below_one(cells.points[at], rows[i])
+                        square = square_below_one(cells.points, at, rows, i)
                         if square < 1.0:
                             index[found], squares[found] = at, square
                             found += 1
@@ -253,18 +280,6 @@ def _first_not_below(along: FloatArray, axis: Any, start: Any, stop: Any, value:
         else:
             stop = middle
     return start
-
-
-@jit
-def _square_below_one(first: FloatArray, second: FloatArray) -> Any:
-    """Squared distance, or what is known of it when it has reached 1."""
-    total, n_features = 0.0, len(first)
-    for j in range(n_features):
-        difference = first[j] - second[j]
-        total += difference * difference
-        if total >= 1.0:
-            return total
-    return total
 
 
 @jit

@@ -224,18 +224,49 @@ _FAR = 1e150  # squares of it are numbers
 def _assembled(
     parts: list[tuple[IntArray, IntArray, FloatArray] | None], n_points: int, dtype: np.dtype[Any]
 ) -> SparseGram:
-    """One matrix of all parts, each of which is let go of when it has been copied."""
+    """The symmetric matrix of which the parts are the upper triangle; each is let go of when it has been copied."""
+    after, before = np.zeros(n_points, dtype=np.int64), np.zeros(n_points, dtype=np.int64)
+    start = 0
+    for part in parts:
+        if part is not None:
+            after[start : start + len(part[0])] = part[0]
+            start += len(part[0])
+            _count(part[1], before)
+    before -= 1  # a row is its own neighbour
     starts = np.zeros(n_points + 1, dtype=np.int64)
-    if parts:
-        np.cumsum(np.concatenate([part[0] for part in parts if part is not None]), out=starts[1:])
+    np.cumsum(after + before, out=starts[1:])
     index, values = np.empty(starts[-1], dtype=np.int32), np.empty(starts[-1], dtype=dtype)
-    at = 0
+    filled, start = starts[:-1].copy(), 0
     for number, part in enumerate(parts):
         if part is not None:
-            stop = at + len(part[1])
-            index[at:stop], values[at:stop] = part[1], part[2]
-            at, parts[number] = stop, None
+            _mirror(part, start, filled, index, values)
+            start, parts[number] = start + len(part[0]), None
     return SparseGram(starts, index, values)
+
+
+@jit
+def _count(index: IntArray, counts: IntArray) -> None:
+    for e in range(len(index)):
+        counts[index[e]] += 1
+
+
+@jit
+def _mirror(part: Any, start: Any, filled: IntArray, index: IntArray, values: FloatArray) -> None:
+    """Put entries of the upper triangle into their row and, mirrored, into that of their column.
+
+    Rows come in order. So when one comes what precedes its diagonal is there, with ascending columns.
+    """
+    counts, columns, numbers = part
+    e = 0
+    for i in range(len(counts)):
+        for _ in range(counts[i]):
+            row, column = start + i, columns[e]
+            index[filled[row]], values[filled[row]] = column, numbers[e]
+            filled[row] += 1
+            if column > row:
+                index[filled[column]], values[filled[column]] = row, numbers[e]
+                filled[column] += 1
+            e += 1
 
 
 @jit

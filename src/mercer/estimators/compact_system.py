@@ -40,7 +40,8 @@ _PROBES, _STEPS, _MOST_STEPS = 16, 60, 960  # of the stochastic log-determinant
 _SAFE = 0.5  # share of the noise that negative eigenvalues of K may not reach into
 _TOLERANCE = 0.05  # of eigenvalues, relative to their size or to the noise
 _SPECTRUM_STEPS = 30  # of Lanczos, for the condition number
-_LEAST_STEPS, _DEFINITE_STEPS = 50, 400  # until the least eigenvalue is known
+_LEAST_STEPS, _DEFINITE_STEPS, _MOST_DEFINITE_STEPS = 50, 400, 4000  # until the least eigenvalue is known
+_DEFINITE_WORK = 1e9  # multiplications that may go into it: more steps for small matrices
 _MANY_STEPS = 150  # of conjugate gradients, beyond which an incomplete factor is worth its making
 _BYTES_WHILE_FACTORING = 48  # per entry of the factor: an index, a number, and what SuperLU needs besides
 
@@ -197,9 +198,10 @@ def _unchanged(vectors: FloatArray) -> FloatArray:
 def least_eigenvalue(gram: SparseGram, noise: float, rng: np.random.Generator, executor: Threads) -> float:
     """Bound the least eigenvalue of K from below; raise if K + λI is not safely positive definite."""
     scale = min(noise, 0.1 * float(np.max(gram.values, initial=0.0)))
+    max_iter = max(_DEFINITE_STEPS, int(_DEFINITE_WORK / max(1, gram.nnz)))
     found = smallest_eigenvalue(
         lambda vectors: gram.times(vectors, executor=executor), gram.n_points,
-        tol=_TOLERANCE, min_iter=_LEAST_STEPS, max_iter=_DEFINITE_STEPS, rng=rng, scale=scale,
+        tol=_TOLERANCE, min_iter=_LEAST_STEPS, max_iter=min(max_iter, _MOST_DEFINITE_STEPS), rng=rng, scale=scale,
     )  # fmt: skip
     # A residual tells that some eigenvalue is that close, and may be smaller than its distance from the least: what is
     # subtracted is the tolerance, which is larger.

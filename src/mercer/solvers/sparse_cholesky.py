@@ -190,27 +190,23 @@ def _by_superlu(columns: csc_array, ordering: Ordering) -> tuple[csc_array, Floa
     return lower, pivots, before[inverse_order(factor.perm_c)]
 
 
-# scikit-sparse cannot be installed where this is developed: this branch is tested with a double of its interface (0.4:
-# a Factor with P() and L_D(); 0.5: the arrays L and p of LLᵀ = H[p][:, p]), not with CHOLMOD itself.
+# Tested with scikit-sparse 0.4.16 on SuiteSparse 5.12; of 0.5, which needs SuiteSparse 7, a double of its interface only.
 def _by_cholmod(cholmod: ModuleType, columns: csc_array, ordering: Ordering) -> tuple[csc_array, FloatArray, IntArray]:
     # CHOLMOD's "colamd" is minimum degree for symmetric matrices: ours stays SuperLU's.
     columns, before, name = _permuted(columns, ordering, known=("amd", "natural"))
     try:
         if hasattr(cholmod, "cho_factor"):  # 0.5
             lower, after = cholmod.cholesky(columns, lower=True, order=name)
-            lower = csc_array(lower, copy=True)
-            lower.sort_indices()
-            roots = lower.diagonal()
-            pivots = roots**2
-            lower.data /= np.repeat(roots, np.diff(lower.indptr))
-        else:  # 0.4 warns of csc_array
-            factor = cholmod.cholesky(csc_matrix(columns), ordering_method=name)
-            after, (lower, spread) = factor.P(), factor.L_D()
-            lower, pivots = csc_array(lower), spread.diagonal()
-            lower.sort_indices()
+        else:  # 0.4 warns of csc_array; a supernodal factor is LLᵀ, of which L is a copy, where LDLᵀ takes as long again
+            factor = cholmod.cholesky(csc_matrix(columns), ordering_method=name, mode="supernodal")
+            lower, after = factor.L(), factor.P()
     except cholmod.CholmodNotPositiveDefiniteError as error:
         raise NotPositiveDefiniteError(_indefinite(None)) from error
-    return lower, pivots, before[np.asarray(after)]
+    lower = csc_array(lower, copy=True)
+    lower.sort_indices()
+    roots = lower.diagonal()
+    lower.data /= np.repeat(roots, np.diff(lower.indptr))
+    return lower, roots**2, before[np.asarray(after)]
 
 
 def _cholmod() -> ModuleType | None:

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mercer.engine import neighbours
 from mercer.engine.neighbours import Grid
 
 
@@ -12,9 +13,10 @@ def all_squares(rows, points):
     return np.sum((rows[:, np.newaxis] - points[np.newaxis]) ** 2, axis=-1)
 
 
-def assert_found(grid, found, rows, points):
-    """Each neighbour once, in ascending places, with its distance."""
+def assert_found(grid, found, rows, points, *, upper=False):
+    """Each neighbour once, in ascending places, with its distance; with upper only those from the row's place on."""
     squares = all_squares(rows, points)[:, grid.order]
+    squares = np.where(np.tri(len(rows), k=-1), 9.0, squares) if upper else squares
     np.testing.assert_array_equal(found.counts, np.sum(squares < 1.0, axis=1))
     starts = np.concatenate([[0], np.cumsum(found.counts)])
     for i in range(len(rows)):
@@ -27,9 +29,13 @@ def assert_found(grid, found, rows, points):
 def assert_all_found(points, rows):
     grid = Grid(points)
     np.testing.assert_array_equal(np.sort(grid.order), np.arange(len(points)))
+    assert_grid_finds(grid, points, rows)
+
+
+def assert_grid_finds(grid, points, rows):
     assert_found(grid, grid.find(rows), rows, points)
     places = np.arange(len(points))
-    assert_found(grid, grid.among(0, len(points)), points[grid.order], points)
+    assert_found(grid, grid.among(0, len(points)), points[grid.order], points, upper=True)
     assert_found(grid, grid.at(places[::3]), points[grid.order[::3]], points)
 
 
@@ -44,8 +50,14 @@ def assert_all_found(points, rows):
 )
 def test_all_neighbours_are_found(seed, n_points, n_features, spread, kind, offset):
     rng = np.random.default_rng(seed)
-    shape = (n_points, n_features)
-    points = {
+    points = spread * draw(rng, (n_points, n_features), kind) + offset
+    rows = np.vstack([points[: n_points // 2], points[-1] + rng.normal(size=(5, n_features))])
+    assert_all_found(points, rows)
+
+
+def draw(rng, shape, kind):
+    n_points, n_features = shape
+    return {
         "normal": lambda: rng.normal(size=shape),
         "uniform": lambda: rng.uniform(size=shape),
         "lattice": lambda: rng.integers(0, 4, size=shape) / 2.0,
@@ -53,9 +65,6 @@ def test_all_neighbours_are_found(seed, n_points, n_features, spread, kind, offs
         "heavy tails": lambda: rng.standard_cauchy(size=shape),
         "low rank": lambda: rng.normal(size=(n_points, 1)) @ rng.normal(size=(1, n_features)),
     }[kind]()
-    points = spread * points + offset
-    rows = np.vstack([points[: n_points // 2], points[-1] + rng.normal(size=(5, n_features))])
-    assert_all_found(points, rows)
 
 
 @pytest.mark.parametrize("distance", [1.0, 1.0 - 1e-15, 1.0 + 1e-15, 0.5, 0.0])
@@ -85,11 +94,82 @@ def test_few_strangers_are_looked_at():
     rng = np.random.default_rng(0)
     plane = rng.uniform(0, 40, size=(20_000, 2))
     for points in (plane, plane @ np.linalg.qr(rng.normal(size=(20, 2)))[0].T):
-        found = Grid(points).among(0, len(points))
-        assert found.n_looked_at < 2 * np.sum(found.counts)
+        grid = Grid(points)
+        found = grid.among(0, len(points))
+        assert not grid.is_tiled
+        assert found.n_looked_at < 2.2 * np.sum(found.counts)
 
 
 def test_read_only_and_fortran_arrays():
     points = np.asfortranarray(np.random.default_rng(0).normal(size=(50, 4)))
     points.flags.writeable = False
     assert_all_found(points, points[:7])
+
+
+def test_a_part_of_the_places_has_its_own_rows_of_the_triangle():
+    points = np.random.default_rng(0).uniform(0, 6, size=(300, 2))
+    grid = Grid(points)
+    whole, parts = grid.among(0, 300), [grid.among(0, 120), grid.among(120, 250), grid.among(250, 300)]
+    for name in ("counts", "index", "squares"):
+        np.testing.assert_array_equal(np.concatenate([getattr(part, name) for part in parts]), getattr(whole, name))
+
+
+# ------------------------------------------------------------------------------------ where cells do not tell apart
+
+
+def tiled(points, monkeypatch):
+    monkeypatch.setattr(neighbours, "_MANY", 1)
+    monkeypatch.setattr(neighbours, "_CROWDED", -1.0)
+    return Grid(points)
+
+
+@pytest.mark.parametrize("kind", ["normal", "uniform", "lattice", "clusters", "low rank"])
+@pytest.mark.parametrize(("n_points", "n_features"), [(1, 1), (2, 3), (150, 1), (150, 4), (300, 12), (1100, 5)])
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+def test_all_distances_find_the_same(kind, n_points, n_features, offset, monkeypatch):
+    rng = np.random.default_rng(n_points)
+    # A power of two: whether lattice points are on the edge is then no matter of rounding.
+    points = draw(rng, (n_points, n_features), kind) / 2.0 ** (n_features > 3) + offset
+    grid = tiled(points, monkeypatch)
+    assert grid.is_tiled
+    far = points[-1] + np.array([[3.0], [1e5], [1e150], [-1e150]])
+    rows = np.vstack([points[: min(n_points, 80)], points[-1] + 0.1 * rng.normal(size=(5, n_features)), far])
+    assert_grid_finds(grid, points, rows)
+    assert_found(grid, grid.find(rows[:0]), rows[:0], points)
+
+
+def test_all_distances_and_cells_agree_to_the_bit(monkeypatch):
+    points = np.random.default_rng(0).normal(size=(1000, 6))
+    cells, everything = Grid(points), tiled(points, monkeypatch)
+    assert (cells.is_tiled, everything.is_tiled) == (False, True)
+    for one, other in (
+        (cells.among(0, 1000), everything.among(0, 1000)),
+        (cells.find(points), everything.find(points)),
+    ):
+        np.testing.assert_array_equal(one.index, other.index)
+        np.testing.assert_array_equal(one.squares, other.squares)
+
+
+@pytest.mark.parametrize("distance", [1.0, 1.0 - 1e-15, 1.0 + 1e-15, 1.0 - 1e-8, 1.0 + 1e-8])
+def test_the_edge_is_as_sharp_for_all_distances(distance, monkeypatch):
+    points = np.array([[0.0, 0.0], [distance, 0.0], [50.0, 0.0], [50.0, distance]]) - 30.0
+    points[1, 0], points[3, 1] = -30.0 + distance, -30.0 + distance
+    grid = tiled(points, monkeypatch)
+    assert grid.is_tiled
+    assert_grid_finds(grid, points, points)
+
+
+def test_points_in_many_dimensions_are_all_looked_at():
+    rng = np.random.default_rng(0)
+    assert Grid(rng.normal(size=(3000, 20)) / 4.0).is_tiled
+    assert not Grid(rng.uniform(size=(3000, 2)) * 20.0).is_tiled
+    assert not Grid(rng.normal(size=(100, 20)) / 4.0).is_tiled  # few, whatever they are
+
+
+def test_points_that_products_cannot_tell_apart_are_left_to_the_cells(monkeypatch):
+    """Products of numbers as large as 1e6 are not known to 1: almost all pairs would have to be judged twice."""
+    points = np.random.default_rng(0).uniform(0, 1e6, size=(500, 2))
+    points[1::2] = points[::2] + 0.5
+    grid = tiled(points, monkeypatch)
+    assert not grid.is_tiled
+    assert_grid_finds(grid, points, points)

@@ -336,9 +336,9 @@ def dense_factor(matrix, name):
 def cholesky_of_0_4(matrix, beta=0, mode="auto", ordering_method="default", use_long=None):
     assert type(matrix) is csc_matrix  # anything else makes it warn
     assert ordering_method in {"amd", "natural"}
+    assert mode == "supernodal"  # else it is LDLᵀ, which need not be positive definite
     lower, order = dense_factor(matrix, ordering_method)
-    roots = np.diagonal(lower)
-    return SimpleNamespace(P=lambda: order, L_D=lambda: (csc_matrix(lower / roots), csc_matrix(np.diag(roots**2))))
+    return SimpleNamespace(P=lambda: order, L=lambda: csc_matrix(lower))
 
 
 def cholesky_of_0_5(matrix, beta=0.0, *, lower=False, order="default", sym_kind=None, supernodal_mode=None):
