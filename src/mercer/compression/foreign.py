@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import Any
 
 from sklearn.base import is_classifier, is_outlier_detector, is_regressor
+from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
 from mercer._validation import check_is_fitted
@@ -27,7 +28,7 @@ from mercer.compression.nystroem import read_nystroem, tail_start
 from mercer.compression.reading import Reading
 from mercer.expansion import KernelExpansion
 
-__all__ = ["as_expansion", "read_model"]
+__all__ = ["as_expansion", "read_model", "read_tail", "unwrapped"]
 
 
 def as_expansion(model: Any) -> KernelExpansion:
@@ -88,8 +89,7 @@ def read_model(model: Any) -> Reading:
         msg = f"model must be a fitted estimator or a KernelExpansion, got {model!r}."
         raise TypeError(msg)
     check_is_fitted(model)
-    if hasattr(model, "best_estimator_"):
-        return read_model(model.best_estimator_)
+    model = unwrapped(model)
     if isinstance(model, Pipeline):
         return _read_pipeline(model)
     if hasattr(model, "expansion_"):
@@ -105,6 +105,13 @@ def read_model(model: Any) -> Reading:
     raise TypeError(msg)
 
 
+def unwrapped(model: Any) -> Any:
+    """The model inside a search or a ``FrozenEstimator``; any other as it is."""
+    if hasattr(model, "best_estimator_"):
+        return unwrapped(model.best_estimator_)
+    return unwrapped(model.estimator) if isinstance(model, FrozenEstimator) else model
+
+
 def _read_own(model: Any) -> Reading:
     """Mercer's estimators, compressed models, and whatever else follows their conventions."""
     expansion = model.expansion_
@@ -118,8 +125,7 @@ def _read_own(model: Any) -> Reading:
     if not is_regressor(model):
         msg = f"a {type(model).__name__} neither predicts nor decides: it cannot be taken as one function."
         raise TypeError(msg)
-    coefficients = getattr(model, "coefficients_", expansion.coefficients)
-    return Reading(expansion, flat=coefficients.ndim == 1 or (coefficients.ndim == 0 and n_outputs == 1))
+    return Reading(expansion, flat=getattr(model, "_flat", n_outputs == 1))
 
 
 def _read_pipeline(pipeline: Pipeline) -> Reading:

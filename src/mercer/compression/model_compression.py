@@ -9,7 +9,7 @@ from sklearn.pipeline import Pipeline
 
 from mercer._typing import RandomState
 from mercer._validation import check_is_fitted
-from mercer.compression.foreign import read_model, read_tail
+from mercer.compression.foreign import read_model, read_tail, unwrapped
 from mercer.compression.models import (
     CompressedClassifier,
     CompressedModel,
@@ -24,7 +24,7 @@ from mercer.expansion import KernelExpansion
 __all__ = ["compress"]
 
 _MODELS: dict[str, type[CompressedModel]] = {
-    model.kind: model for model in (CompressedRegressor, CompressedClassifier, CompressedOutlierDetector)
+    model._kind: model for model in (CompressedRegressor, CompressedClassifier, CompressedOutlierDetector)
 }
 
 
@@ -121,13 +121,12 @@ def compress(
         "n_jobs": n_jobs,
         "verbose": verbose,
     }
-    CompressedModel(None, **options).check_options()
+    CompressedModel(None, **options)._check_options()
     return _compress(model, X, options)
 
 
 def _compress(model: Any, inputs: Any, options: dict[str, Any]) -> Any:
-    if hasattr(model, "best_estimator_"):  # a search
-        return _compress(model.best_estimator_, inputs, options)
+    model = unwrapped(model)
     if isinstance(model, Pipeline):
         return _compress_pipeline(model, inputs, options)
     return _compress_reading(model, read_model(model), inputs, options)
@@ -135,7 +134,7 @@ def _compress(model: Any, inputs: Any, options: dict[str, Any]) -> Any:
 
 def _compress_reading(model: Any, reading: Reading, inputs: Any, options: dict[str, Any]) -> CompressedModel:
     estimator = None if isinstance(model, KernelExpansion) else clone(model)
-    return _MODELS[reading.kind](estimator, **options).adopt(model, reading, inputs)
+    return _MODELS[reading.kind](estimator, **options)._adopt(model, reading, inputs)
 
 
 def _compress_pipeline(pipeline: Pipeline, inputs: Any, options: dict[str, Any]) -> CompressedPipeline:

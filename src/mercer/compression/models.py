@@ -28,7 +28,7 @@ __all__ = ["CompressedClassifier", "CompressedModel", "CompressedOutlierDetector
 class CompressedModel(BaseEstimator):
     """What the three kinds of compressed models share."""
 
-    kind: ClassVar[str]
+    _kind: ClassVar[str]
 
     expansion_: KernelExpansion
     distances_: FloatArray
@@ -73,7 +73,7 @@ class CompressedModel(BaseEstimator):
 
     def fit(self, X: Any, y: Any = None, **fit_params: Any) -> Self:
         """Fit a copy of the estimator to X and y, with ``fit_params``, and compress it."""
-        self.check_options()
+        self._check_options()
         if not hasattr(self.estimator, "fit"):
             msg = (
                 f"estimator must be an estimator to be fitted, got {self.estimator!r}; a model that was compressed "
@@ -82,19 +82,19 @@ class CompressedModel(BaseEstimator):
             raise TypeError(msg)
         check_table(clone(self), X, reset=True)  # on a copy: a fit that fails leaves no traces
         fitted = clone(self.estimator).fit(X, y, **fit_params)
-        return self.adopt(fitted, read_model(fitted), X)
+        return self._adopt(fitted, read_model(fitted), X)
 
-    def check_options(self) -> None:
+    def _check_options(self) -> None:
         """Refuse parameters that are out of range, before a large model is fitted or read."""
         self._validate_params()
         if self.n_vectors is None and self.tol is None:
             msg = "n_vectors or tol must be given: how many vectors, or how close they must come."
             raise ValueError(msg)
 
-    def adopt(self, model: Any, reading: Reading, inputs: Any) -> Self:
+    def _adopt(self, model: Any, reading: Reading, inputs: Any) -> Self:
         """Become the compressed version of a fitted model, as it was read."""
-        if reading.kind != self.kind:
-            msg = f"{type(self).__name__} is for a {_WORDS[self.kind]}, got {model!r}."
+        if reading.kind != self._kind:
+            msg = f"{type(self).__name__} is for a {_WORDS[self._kind]}, got {model!r}."
             raise TypeError(msg)
         new = clone(self)._remember(model, reading)
         if inputs is not None:
@@ -191,7 +191,7 @@ class CompressedRegressor(RegressorMixin, CompressedModel):
     1.00 1.00
     """
 
-    kind = "regressor"
+    _kind = "regressor"
     _flat: bool
 
     def predict(self, X: Any) -> FloatArray:
@@ -251,7 +251,7 @@ class CompressedClassifier(ClassifierMixin, CompressedModel):
     0.96 0.96
     """
 
-    kind = "classifier"
+    _kind = "classifier"
     classes_: AnyArray
     decision_rule_: str
     decision_function_shape_: str
@@ -326,7 +326,7 @@ class CompressedOutlierDetector(OutlierMixin, CompressedModel):
     array([ 1, -1])
     """
 
-    kind = "outlier_detector"
+    _kind = "outlier_detector"
     offset_: float
 
     def decision_function(self, X: Any) -> FloatArray:

@@ -3,9 +3,11 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as gp
 from sklearn.kernel_approximation import Nystroem
@@ -302,6 +304,44 @@ def test_nested_pipelines(rows, queries):
     np.testing.assert_allclose(small.predict(queries), model.predict(queries), rtol=0, atol=1e-6)
     nested, inner = (compress(each, 5, random_state=0) for each in (model, model[-1]))
     np.testing.assert_array_equal(nested.distances_, inner.distances_)
+
+
+def test_a_compressed_pipeline_can_be_cloned_and_fitted(rows, queries):
+    small = compress(make_pipeline(StandardScaler(), SVR()).fit(rows, values_of(rows)), 10, random_state=0)
+    refitted = clone(small).fit(rows[:100], -values_of(rows[:100]))
+    assert isinstance(refitted, CompressedPipeline)
+    assert len(refitted[-1].expansion_.points) == 10
+    assert np.corrcoef(refitted.predict(queries), -small.predict(queries))[0, 1] > 0.9
+
+
+@pytest.mark.parametrize("kind", [KernelRidge(kernel="rbf"), ExactRegressor()])
+@pytest.mark.parametrize("flat", [True, False])
+def test_compressed_models_can_be_compressed_again(kind, flat, rows):
+    y = values_of(rows) if flat else values_of(rows)[:, np.newaxis]
+    once = compress(clone(kind).fit(rows, y), 20, random_state=0)
+    twice = compress(once, 8, random_state=0)
+    assert twice.predict(rows).shape == once.predict(rows).shape == y.shape
+    assert twice.score(rows, y) > 0.9
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_compressed_classifiers_can_be_compressed_again(n_classes, rows):
+    once = compress(SVC(decision_function_shape="ovo").fit(rows, labels_of(rows, n_classes)), 20, random_state=0)
+    twice = compress(once, 20)
+    np.testing.assert_array_equal(twice.predict(rows), once.predict(rows))
+    np.testing.assert_allclose(twice.decision_function(rows), once.decision_function(rows), rtol=0, atol=1e-9)
+
+
+def test_compressed_detectors_can_be_compressed_again(rows):
+    once = compress(OneClassSVM(nu=0.2).fit(rows), 20, random_state=0)
+    np.testing.assert_allclose(compress(once, 20).score_samples(rows), once.score_samples(rows), rtol=0, atol=1e-9)
+
+
+def test_a_frozen_model_is_the_model_inside(rows, queries):
+    model = SVR().fit(rows, values_of(rows))
+    small = compress(FrozenEstimator(model), 200)
+    np.testing.assert_allclose(small.predict(queries), model.predict(queries), rtol=0, atol=1e-6)
+    assert not hasattr(small.estimator, "support_")
 
 
 def test_a_search_is_compressed_by_its_best_estimator(rows, queries):
