@@ -9,13 +9,9 @@ from sklearn.pipeline import Pipeline
 
 from mercer._typing import RandomState
 from mercer._validation import check_is_fitted
+from mercer.compression.compressed_model import CompressedModel
 from mercer.compression.foreign import read_model, read_tail, unwrapped
-from mercer.compression.models import (
-    CompressedClassifier,
-    CompressedModel,
-    CompressedOutlierDetector,
-    CompressedRegressor,
-)
+from mercer.compression.models import CompressedClassifier, CompressedOutlierDetector, CompressedRegressor
 from mercer.compression.nystroem import tail_start
 from mercer.compression.pipelines import CompressedPipeline
 from mercer.compression.reading import Reading
