@@ -1,8 +1,13 @@
-r"""All points within a distance of each row: exact, by a grid of cells.
+r"""All points within a distance of each row: exact, by a grid of cells, or by all distances.
 
 Points are sorted into cells of a grid over their first principal axes, and within a cell by the next axis. Projections
 on axes never lengthen a distance, so the neighbours of a row are in the cells around its own, in a window of that axis;
 what is found there is judged by the distance itself, coordinates of large spread first, until it is too far.
+
+Where points fill more dimensions than the grid has, or all lie within some radii, a row looks at most of them. A few
+rows are tried beforehand, and if they look at more than 8 % of the points, all distances are computed instead
+(``all_pairs``), of which each costs a tenth of a look. The benchmark has both, and SciPy's KD-tree, which is not
+clearly faster than the one that is chosen on any of its sets of rows, and works in one thread.
 """
 
 from __future__ import annotations
@@ -85,6 +90,8 @@ class Grid:
     ----------
     order : array (n,)
         Row number of the point in each place.
+    share_looked_at : float
+        How many of all points a row looks at in the cells around it, by some rows; not tried for few points.
     """
 
     def __init__(self, points: FloatArray) -> None:
@@ -106,7 +113,8 @@ class Grid:
             starts, shape, low, side, reach,
         )  # fmt: skip
         self._all_pairs: AllPairs | None = None
-        if n_points >= _MANY and self._share_looked_at() > _CROWDED:
+        self.share_looked_at = self._tried() if n_points >= _MANY else 0.0
+        if self.share_looked_at > _CROWDED:
             all_pairs = AllPairs(self.cells.points)
             self._all_pairs = all_pairs if all_pairs.is_sharp else None
 
@@ -136,27 +144,29 @@ class Grid:
         """Points at a distance below 1 of those in some places."""
         return self._find(self.cells.points[places], self.cells.along[places])
 
-    def among(self, start: int, stop: int) -> Neighbours:
+    def among(self, start: int, stop: int, *, tiled: bool | None = None) -> Neighbours:
         """Points at a distance below 1 of those in places start to stop: themselves, and those that follow.
 
-        So of all pairs each is found once.
+        So of all pairs each is found once. ``tiled`` overrides the choice between cells and all distances.
         """
-        return self._find(self.cells.points[start:stop], self.cells.along[start:stop], start)
+        return self._find(self.cells.points[start:stop], self.cells.along[start:stop], start, tiled)
 
-    def _find(self, rows: FloatArray, along: FloatArray, first: int | None = None) -> Neighbours:
+    def _find(
+        self, rows: FloatArray, along: FloatArray, first: int | None = None, tiled: bool | None = None
+    ) -> Neighbours:
         counts = np.empty(len(rows), dtype=np.intp)
-        if self._all_pairs is None:
-            index, squares, looked_at = _search(self.cells, rows, along, counts, -1 if first is None else first)
-        else:
-            index, squares = self._all_pairs.find(rows, counts, first)
+        if self.is_tiled if tiled is None else tiled:
+            all_pairs = self._all_pairs or AllPairs(self.cells.points)
+            index, squares = all_pairs.find(rows, counts, first)
             looked_at = len(rows) * len(self.order)
+        else:
+            index, squares, looked_at = _search(self.cells, rows, along, counts, -1 if first is None else first)
         return Neighbours(counts, index, squares, int(looked_at))
 
-    def _share_looked_at(self) -> float:
-        """How many of all points a row looks at in the cells around it, by some rows."""
+    def _tried(self) -> float:
         n_points = len(self.order)
-        places = np.unique(np.linspace(0, n_points - 1, min(_TRIED, n_points)).astype(np.intp))
-        return self.at(places).n_looked_at / max(1, len(places) * n_points)
+        places = np.unique(np.linspace(0, n_points - 1, _TRIED).astype(np.intp))
+        return self.at(places).n_looked_at / (len(places) * n_points)
 
 
 def _principal_axes(sample: FloatArray) -> tuple[FloatArray, IntArray]:

@@ -190,14 +190,14 @@ def _by_superlu(columns: csc_array, ordering: Ordering) -> tuple[csc_array, Floa
     return lower, pivots, before[inverse_order(factor.perm_c)]
 
 
-# Tested with scikit-sparse 0.4.16 on SuiteSparse 5.12; of 0.5, which needs SuiteSparse 7, a double of its interface only.
+# Run with scikit-sparse 0.4.16 on SuiteSparse 5.12; of 0.5, which needs SuiteSparse 7, there is a double in the tests.
 def _by_cholmod(cholmod: ModuleType, columns: csc_array, ordering: Ordering) -> tuple[csc_array, FloatArray, IntArray]:
     # CHOLMOD's "colamd" is minimum degree for symmetric matrices: ours stays SuperLU's.
     columns, before, name = _permuted(columns, ordering, known=("amd", "natural"))
     try:
         if hasattr(cholmod, "cho_factor"):  # 0.5
             lower, after = cholmod.cholesky(columns, lower=True, order=name)
-        else:  # 0.4 warns of csc_array; a supernodal factor is LLᵀ, of which L is a copy, where LDLᵀ takes as long again
+        else:  # 0.4 warns of csc_array; a supernodal factor is LLᵀ: to make LDLᵀ of it would take as long again
             factor = cholmod.cholesky(csc_matrix(columns), ordering_method=name, mode="supernodal")
             lower, after = factor.L(), factor.P()
     except cholmod.CholmodNotPositiveDefiniteError as error:
