@@ -24,6 +24,7 @@ from mercer.kernels.stationary import Stationary
 __all__ = ["Construction", "construct", "universal_sampling"]
 
 _EXPLAINED = 1e-14  # share of |f|² below which nothing is left to explain but rounding
+_LEAST_DIAGONAL = 1e-150  # k(z, z) is zero at the origin of a linear kernel; its square must not vanish
 
 
 @dataclass(frozen=True)
@@ -151,7 +152,7 @@ class _Builder:
         """E of each row and its gradient."""
         known, kernel = self.vectors[: self.size], self._kernel
         residual: FloatArray = np.empty(0)
-        diagonal = np.maximum(kernel.diagonal(z), np.finfo(np.float64).tiny)[:, np.newaxis]
+        diagonal = np.maximum(kernel.diagonal(z), _LEAST_DIAGONAL)[:, np.newaxis]
 
         def weigh(values: FloatArray) -> FloatArray:
             nonlocal residual
@@ -169,7 +170,7 @@ class _Builder:
     def gains(self, candidates: FloatArray, values: FloatArray, columns: FloatArray) -> FloatArray:
         """-E of candidates, given f and k with the vectors there."""
         residual = values - columns @ self.coefficients
-        diagonal = np.maximum(self._kernel.diagonal(candidates), np.finfo(np.float64).tiny)
+        diagonal = np.maximum(self._kernel.diagonal(candidates), _LEAST_DIAGONAL)
         return np.asarray(np.sum(residual**2, axis=1) / diagonal)
 
     def construction(self) -> Construction:

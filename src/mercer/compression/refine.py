@@ -26,11 +26,14 @@ __all__ = ["OPTIMISERS", "Distance", "Refinement", "refine"]
 
 OPTIMISERS = ("lbfgs", "irprop", "joint")
 _MEMORY = 20  # pairs of steps and gradients that L-BFGS keeps
+_ROUNDING = 1e-13  # share of |f|² at which a distance is nothing but rounding
 _PATIENCE = 20  # steps over which a gain is judged: single ones may be short
 
 
 class Distance(Protocol):
     """What is minimised."""
+
+    norm: float
 
     def eliminated(self, vectors: FloatArray, ridge: float) -> Evaluation:
         """With the best coefficients for these vectors."""
@@ -83,10 +86,12 @@ def refine(
     """
     start = distance.solve(vectors)
     record = _Record(vectors, start)
-    if max_iter == 0:
+    if max_iter == 0 or start.distance <= _ROUNDING * distance.norm:
         return Refinement(vectors, start, np.empty(0), 0)
     if optimiser == "lbfgs":
-        n_iter = _lbfgs(distance, record, unit, max_iter, tol)
+        n_iter, stuck = _lbfgs(distance, record, unit, max_iter, tol)
+        if stuck and n_iter < max_iter:  # line searches fail at the kinks of rough kernels, signs of derivatives do not
+            n_iter += _irprop(distance, record, unit, max_iter - n_iter, tol)
     elif optimiser == "irprop":
         n_iter = _irprop(distance, record, unit, max_iter, tol)
     else:
@@ -112,7 +117,8 @@ class _Record:
             self.curve.append(evaluation.distance)
 
 
-def _lbfgs(distance: Distance, record: _Record, unit: FloatArray, max_iter: int, tol: float) -> int:
+def _lbfgs(distance: Distance, record: _Record, unit: FloatArray, max_iter: int, tol: float) -> tuple[int, bool]:
+    """Number of steps, and whether they ended before the distance had settled."""
     shape, ridge = record.vectors.shape, distance.penalty(record.evaluation)
     first = max(record.evaluation.value, np.finfo(np.float64).tiny)
     seen: dict[bytes, tuple[FloatArray, Evaluation]] = {}
@@ -125,18 +131,22 @@ def _lbfgs(distance: Distance, record: _Record, unit: FloatArray, max_iter: int,
         return evaluation.value / first, (evaluation.by_vectors * unit).ravel() / first
 
     values: list[float] = []
+    settled = False
 
     def callback(intermediate_result: OptimizeResult) -> None:
+        nonlocal settled
         key = intermediate_result.x.tobytes()
         if key in seen:
             record.look(*seen[key])
         values.append(float(intermediate_result.fun))
-        if len(values) > _PATIENCE and values[-1 - _PATIENCE] - values[-1] <= tol * values[-1]:
+        settled = len(values) > _PATIENCE and values[-1 - _PATIENCE] - values[-1] <= tol * values[-1]
+        if settled:
             raise StopIteration
 
     options = {"maxiter": max_iter, "maxcor": _MEMORY, "ftol": 0.0, "gtol": 0.0, "maxfun": 2 * max_iter + 20}
     start = (record.vectors / unit).ravel()
-    return int(minimize(function, start, jac=True, method="L-BFGS-B", callback=callback, options=options).nit)
+    found = minimize(function, start, jac=True, method="L-BFGS-B", callback=callback, options=options)
+    return int(found.nit), not settled
 
 
 def _irprop(distance: Distance, record: _Record, unit: FloatArray, max_iter: int, tol: float) -> int:
