@@ -24,7 +24,7 @@ from sklearn.pipeline import Pipeline
 from mercer._validation import check_is_fitted
 from mercer.compression.affine import affine_map, fold
 from mercer.compression.foreign_models import READERS
-from mercer.compression.nystroem import read_nystroem, tail_start
+from mercer.compression.nystroem import is_nothing, read_nystroem, tail_start
 from mercer.compression.reading import Reading
 from mercer.expansion import KernelExpansion
 
@@ -132,7 +132,7 @@ def _read_pipeline(pipeline: Pipeline) -> Reading:
     start = tail_start(pipeline)
     reading = read_tail(pipeline, start)
     for name, step in reversed(pipeline.steps[:start]):
-        if step is None or step == "passthrough":
+        if is_nothing(step):
             continue
         affine = affine_map(step)
         if affine is None:

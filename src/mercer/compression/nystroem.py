@@ -35,7 +35,7 @@ from mercer.compression.affine import affine_map
 from mercer.compression.foreign_kernels import KernelPlusConstant, pairwise_kernel
 from mercer.compression.reading import Reading, dense, make_expansion
 
-__all__ = ["read_nystroem", "tail_start"]
+__all__ = ["is_nothing", "read_nystroem", "tail_start"]
 
 # Models that predict, or decide by, coef_·φ + intercept_. Those with a link function (PoissonRegressor) do not.
 LINEAR_REGRESSORS = (
@@ -55,7 +55,7 @@ def tail_start(pipeline: Pipeline) -> int:
     for index in range(last - 1, -1, -1):
         if isinstance(steps[index], Nystroem):
             return index
-        if not (_is_nothing(steps[index]) or affine_map(steps[index])):
+        if not (is_nothing(steps[index]) or affine_map(steps[index])):
             break
     msg = (
         f"the pipeline ends in {steps[last]!r} on features that are not those of Nystroem (scaled or not): this is not "
@@ -73,7 +73,7 @@ def read_nystroem(steps: Sequence[Any]) -> Reading:
     check_is_fitted(features)
     weights, intercept = _linear_weights(linear)  # (features, p), (p,)
     for scaler in reversed(scalers):
-        affine = None if _is_nothing(scaler) else affine_map(scaler)
+        affine = None if is_nothing(scaler) else affine_map(scaler)
         if affine is not None:  # wᵀ(aφ + c) = (aw)ᵀφ + wᵀc
             weights, intercept = weights * affine.factor[:, np.newaxis], intercept + affine.shift @ weights
     coefficients = dense(features.normalization_).T @ weights
@@ -86,7 +86,8 @@ def read_nystroem(steps: Sequence[Any]) -> Reading:
     return Reading(expansion, flat=np.ndim(linear.coef_) == 1)
 
 
-def _is_nothing(step: Any) -> bool:
+def is_nothing(step: Any) -> bool:
+    """Whether a step of a pipeline passes rows through."""
     return step is None or (isinstance(step, str) and step == "passthrough")
 
 
