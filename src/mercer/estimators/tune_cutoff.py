@@ -135,20 +135,22 @@ def tune_cutoff(
     >>> round(as_it_is.error, 2), round(standardised.error, 4), round(found.best.error, 4)
     (1.18, 0.0019, 0.0)
     """
-    if not len(n_neighbours) or not len(noises):
-        msg = "n_neighbours and noises must have a number to choose."
-        raise ValueError(msg)
+    for name, numbers in (("n_neighbours", n_neighbours), ("noises", noises), ("max_trials", [max_trials])):
+        if not len(numbers) or not all(number > 0 for number in numbers):
+            msg = f"{name} must be above zero, and there must be one at least; got {numbers!r}."
+            raise ValueError(msg)
     task = _Task(model, X, y, held_out=held_out, max_rows=max_rows, random_state=random_state)
     search = _Search(task, max_trials, verbose)
     k, noise = n_neighbours[len(n_neighbours) // 2], noises[len(noises) // 2]
     spread = np.std(task.some_rows(), axis=0)
     search.consider(Trial(np.ones(task.n_features), k, noise), task.some)
-    search.consider(Trial(np.where(spread > 0, spread, 1.0), k, noise), task.some)
-    numbers = _number_moves(n_neighbours, noises)
-    search.improve(_scale_moves(groups or task.groups()), task.some, leave=len(numbers) + 1)
-    if len(task.some) < len(task.learned):
+    if max_trials > 1:
+        search.consider(Trial(np.where(spread > 0, spread, 1.0), k, noise), task.some)
+    moves = _number_moves(n_neighbours, noises)
+    search.improve(_scale_moves(task.groups(groups)), task.some, leave=len(moves) + 1)
+    if len(task.some) < len(task.learned) and len(search.trials) < max_trials:
         search.restart(task.learned)
-    search.improve(numbers, task.learned)
+    search.improve(moves, task.learned)
     best = search.finish()
     return CutoffSearch(task.configured(best, np.arange(task.n_rows)), best, search.trials)
 
@@ -198,8 +200,14 @@ class _Task:
     def some_rows(self) -> FloatArray:
         return np.asarray(self._X[self.some], dtype=np.float64)
 
-    def groups(self) -> list[list[int]]:
-        """Features one by one, those of two values together."""
+    def groups(self, given: Sequence[Sequence[int]] | None) -> list[list[int]]:
+        """Groups of features as they are given, else one by one, those of two values together."""
+        if given is not None:
+            wrong = [j for group in given for j in group if not 0 <= j < self.n_features]
+            if wrong:
+                msg = f"groups must hold numbers of features, 0 to {self.n_features - 1}; got {wrong}."
+                raise ValueError(msg)
+            return [list(group) for group in given]
         rows = self.some_rows()
         two = [j for j in range(self.n_features) if len(np.unique(rows[:, j])) <= 2]
         return [[j] for j in range(self.n_features) if j not in two] + ([two] if two else [])

@@ -107,8 +107,18 @@ def test_what_cannot_be_tuned(rows):
         tune_cutoff(CompactRegressor(CompactGaussian(cutoff=0.1)), X, y)
     with pytest.raises(TypeError, match="got 'gaussian'"):
         tune_cutoff(CompactRegressor("gaussian"), X, y)
-    with pytest.raises(ValueError, match="must have a number to choose"):
-        tune_cutoff(CompactRegressor(), X, y, noises=())
+    for wrong in ({"noises": ()}, {"noises": (0.1, 0.0)}, {"n_neighbours": (-5,)}, {"max_trials": 0}):
+        with pytest.raises(ValueError, match=f"{next(iter(wrong))} must be above zero"):
+            tune_cutoff(CompactRegressor(), X, y, **wrong)
+    with pytest.raises(ValueError, match=r"groups must hold numbers of features, 0 to 2; got \[7\]"):
+        tune_cutoff(CompactRegressor(), X, y, groups=[[0, 7]])
+
+
+@pytest.mark.parametrize("max_trials", [1, 2, 3])
+@pytest.mark.parametrize("max_rows", [300, 50_000])
+def test_no_more_trials_than_allowed(rows, max_trials, max_rows):
+    found = tune_cutoff(CompactRegressor(), *rows, max_trials=max_trials, max_rows=max_rows, random_state=0)
+    assert len(found.trials) == max_trials
 
 
 def test_labels_in_a_column_are_labels(rows):
