@@ -1,6 +1,7 @@
 """Archives taken apart and put together again, truly or falsely, and models compared by all that they are."""
 
 import hashlib
+import inspect
 import io
 import json
 import zipfile
@@ -99,6 +100,21 @@ def find(tree, name):
         if path and path[-1] == "object" and value[0] == name:
             return value[1]
     raise LookupError(name)
+
+
+def answers(model, X):
+    """All that a model says of rows."""
+    spreads = [{}, {"return_std": True}, {"return_cov": True}]
+    found = []
+    for name, options in [("decision_function", {}), *(("predict", spread) for spread in spreads)]:
+        method = getattr(model, name, None)
+        if method is None or not set(options) <= set(inspect.signature(method).parameters):
+            continue
+        try:
+            found.append(method(X, **options))
+        except ValueError as error:  # a model without a variance says so
+            found.append(str(error))
+    return found
 
 
 # Computed on demand, and not stored.

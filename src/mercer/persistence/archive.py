@@ -153,7 +153,8 @@ def _loaded(file: IO[bytes], name: str) -> Any:
 
 
 def _read(file: IO[bytes]) -> Any:
-    size = file.seek(0, os.SEEK_END)
+    file.seek(0, os.SEEK_END)
+    size = file.tell()
     file.seek(0)
     if file.read(len(container.MAGIC)) != container.MAGIC:
         msg = "it is not a mercer archive: it does not begin like one."
@@ -188,6 +189,9 @@ def _replaced(path: Path) -> Iterator[IO[bytes]]:
     if path.is_dir():
         msg = f"{path} is a directory; give the name of a file."
         raise IsADirectoryError(msg)
+    if path.exists() and not path.is_file():
+        msg = f"{path} is a device or a pipe, which is not to be replaced: open it, and give the file object."
+        raise ArchiveError(msg)
     temporary = path.with_name(f".mercer-{secrets.token_hex(8)}.tmp")
     # Not tempfile: a new file is to have the permissions that files of this user have.
     descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_BINARY", 0), 0o666)

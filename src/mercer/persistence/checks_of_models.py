@@ -9,6 +9,7 @@ import numpy as np
 from mercer.exceptions import ArchiveError
 from mercer.kernels import Precomputed
 from mercer.persistence.checks import PARTS, check_columns, check_index, check_kernel, check_shape, check_square, need
+from mercer.persistence.registry import name_of
 
 __all__ = ["check"]
 
@@ -59,6 +60,13 @@ def _batch(batch: Any) -> None:
             need(0 <= block.start <= block.stop <= batch.data.rows.n_rows, "a block goes beyond the rows.")
         else:
             check_index(block, batch.data.rows.n_rows, "a block")
+
+
+def _committee(model: Any) -> None:
+    for batch in vars(model).get("_batches", ()):
+        need(name_of(type(batch)) == "Batch", "a committee keeps something else than its rows.")
+        need(batch.data.rows.n_features == model.n_features_in_, "a committee keeps rows of other features.")
+        need(batch.data.targets.shape[1] == len(model._summary.target_shift), "a committee keeps other targets.")
 
 
 def _state(state: Any) -> None:
@@ -147,6 +155,7 @@ def _outputs(model: Any) -> tuple[int, Any, int]:
 
 _MODELS = {
     "Batch": _batch,
+    "CommitteeRegressor": _committee,
     "CommitteeSummary": _summary,
     "CompactClassifier": _compact,
     "CompactRegressor": _compact,

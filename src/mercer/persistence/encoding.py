@@ -103,6 +103,8 @@ class Encoder:
         return {"object": [name, attributes]}
 
     def _array(self, value: AnyArray, where: str) -> Any:
+        if type(value) not in (np.ndarray, np.memmap):  # a mask, say, would be lost
+            _refuse(value, where)
         if value.dtype == object:
             elements = [self.encode(each, f"{where}[{i}]") for i, each in enumerate(value.ravel())]
             return {"objects": [list(value.shape), elements]}

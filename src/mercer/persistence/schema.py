@@ -75,6 +75,7 @@ _FITTED: dict[str, Any] = {
     "solver_": str,
 }
 
+# As above; what not every object has ends in "?".
 _PLAIN: dict[str, dict[str, Any]] = {
     "AllPairs": {
         "_points": FloatArray,
@@ -113,6 +114,7 @@ _PLAIN: dict[str, dict[str, Any]] = {
         "order": IntArray,
         "cells": "Cells",
         "_all_pairs": ("AllPairs", None),
+        "share_looked_at?": (float, None),
     },
     "Incomplete": {"pivots": FloatArray, "shift": float, "lower": csc_array},
     "SequentialLearner": {
@@ -208,11 +210,12 @@ def _attributes(name: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, An
     """Attributes that an object always has, has after ``fit``, and may have; with their types."""
     cls: Any = registry.class_of(name)
     if name in _PLAIN:
-        return _PLAIN[name], {}, {}
+        optional = {each[:-1]: hint for each, hint in _PLAIN[name].items() if each[-1] == "?"}
+        return {each: hint for each, hint in _PLAIN[name].items() if each[-1] != "?"}, {}, optional
     if issubclass(cls, BaseEstimator):
-        fitted, optional = registry.fitted_attributes(name)
         parameters = dict.fromkeys(cls._get_param_names(), Any)
-        return parameters, {each: _FITTED[each] for each in fitted}, {each: _FITTED[each] for each in optional}
+        fitted, besides = ({each: _FITTED[each] for each in part} for part in registry.fitted_attributes(name))
+        return parameters, fitted, besides
     hints = get_type_hints(cls)
     if issubclass(cls, tuple):
         return hints, {}, {}
@@ -266,6 +269,7 @@ def _fits_generic(value: Any, origin: Any, given: tuple[Any, ...]) -> bool:
     if origin is list:
         return isinstance(value, list) and all(_fits(each, given[0]) for each in value)
     if origin is tuple:
+        given = given[:1] * len(value) if given[1:] == (...,) and isinstance(value, tuple) else given
         return isinstance(value, tuple) and len(value) == len(given) and all(map(_fits, value, given))
     return isinstance(value, origin)
 

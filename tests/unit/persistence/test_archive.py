@@ -246,6 +246,24 @@ def test_a_read_only_directory(model, tmp_path):
         tmp_path.chmod(0o700)
 
 
+def test_devices_are_not_replaced(model, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path(os.devnull)):
+        with pytest.raises(ArchiveError, match="is a device or a pipe, which is not to be replaced"):
+            save(model, path)
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+    with Path(os.devnull).open("wb") as file:
+        save(model, file)
+
+
+def test_memory_maps_are_stored_as_arrays(tmp_path):
+    array = np.memmap(tmp_path / "rows", dtype=np.float64, mode="w+", shape=(5, 2))
+    array[:] = np.arange(10.0).reshape(5, 2)
+    again = loaded(saved(NystromRegressor(basis=array)))
+    assert type(again.basis) is np.ndarray
+    np.testing.assert_array_equal(again.basis, array)
+
+
 def test_paths_that_are_none(model, tmp_path):
     with pytest.raises(IsADirectoryError, match="is a directory"):
         save(model, tmp_path)
@@ -313,6 +331,7 @@ def looping():
         (Gaussian(np.zeros(2, dtype=complex)), "dtype complex128"),
         (Gaussian(np.zeros(2, dtype=[("a", "f8")])), "an archive cannot hold"),
         (Gaussian(np.array([print, None], dtype=object)), r"length_scale\[0\] is of type builtin"),
+        (Gaussian(np.ma.masked_array([1.0, 2.0], [True, False])), "MaskedArray: an archive holds"),
         (Gaussian(looping()), "nested more than 100 deep, or contains itself"),
         (Gaussian(2**20000), "integer of 20001 bits"),
         (Gaussian(float), "type: loading a model never runs code"),
