@@ -273,17 +273,39 @@ def _mirror(part: Any, start: Any, filled: IntArray, index: IntArray, values: Fl
 def _multiply(
     starts: IntArray, index: IntArray, values: FloatArray, vectors: FloatArray, out: FloatArray, span: Any
 ) -> None:
-    """Rows of a sparse matrix times dense vectors."""
-    n_vectors = vectors.shape[1]
+    """Rows of a sparse matrix times dense vectors: most often one, or the targets and a column of ones."""
     for i in range(span[0], span[1]):
-        if n_vectors == 1:
+        if vectors.shape[1] == 1:
             total = 0.0
             for e in range(starts[i], starts[i + 1]):
                 total += values[e] * vectors[index[e], 0]
             out[i, 0] = total
-        else:
-            for c in range(n_vectors):
-                out[i, c] = 0.0
+        elif vectors.shape[1] == 2:
+            first, second = 0.0, 0.0
             for e in range(starts[i], starts[i + 1]):
-                for c in range(n_vectors):
-                    out[i, c] += values[e] * vectors[index[e], c]
+                j, value = index[e], values[e]
+                first += value * vectors[j, 0]
+                second += value * vectors[j, 1]
+            out[i, 0], out[i, 1] = first, second
+        else:
+            _multiply_row(index[starts[i] : starts[i + 1]], values[starts[i] : starts[i + 1]], vectors, out[i])
+
+
+@jit
+def _multiply_row(index: IntArray, values: FloatArray, vectors: FloatArray, out: FloatArray) -> None:
+    """Sums that stay in registers: four at a time, then one by one."""
+    whole = len(out) // 4 * 4
+    for c in range(0, whole, 4):
+        s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
+        for e in range(len(index)):
+            j, value = index[e], values[e]
+            s0 += value * vectors[j, c]
+            s1 += value * vectors[j, c + 1]
+            s2 += value * vectors[j, c + 2]
+            s3 += value * vectors[j, c + 3]
+        out[c], out[c + 1], out[c + 2], out[c + 3] = s0, s1, s2, s3
+    for c in range(whole, len(out)):
+        total = 0.0
+        for e in range(len(index)):
+            total += values[e] * vectors[index[e], c]
+        out[c] = total

@@ -117,7 +117,7 @@ def test_rows_that_overflow_are_refused(largest):
 
 
 @each_n_jobs
-@pytest.mark.parametrize("n_vectors", [1, 2, 5])
+@pytest.mark.parametrize("n_vectors", [1, 2, 3, 4, 9])
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_products_with_the_matrix(n_jobs, n_vectors, order):
     kernel = KERNELS[0]
@@ -130,7 +130,7 @@ def test_products_with_the_matrix(n_jobs, n_vectors, order):
 
 @each_n_jobs
 @each_kernel
-@pytest.mark.parametrize("n_vectors", [1, 3])
+@pytest.mark.parametrize("n_vectors", [1, 2, 5])
 def test_products_with_new_rows(kernel, n_jobs, n_vectors, monkeypatch):
     monkeypatch.setattr(sparse_kernel, "_CHUNK", 7)
     sparse, _, placed = make(kernel, draw())
