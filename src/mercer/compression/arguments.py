@@ -17,6 +17,7 @@ from mercer.kernels import Precomputed
 __all__ = ["check_arguments", "distinct_points", "has_gradient"]
 
 METRICS = ("feature", "data")
+STARTS = ("best", "proportional")
 
 
 def check_arguments(expansion: KernelExpansion, n_vectors: Any, tol: Any, settings: Settings) -> Settings:
@@ -32,6 +33,7 @@ def check_arguments(expansion: KernelExpansion, n_vectors: Any, tol: Any, settin
     for name, value, allowed in (
         ("metric", settings.metric, METRICS),
         ("optimiser", settings.optimiser, OPTIMISERS),
+        ("starts", settings.starts, STARTS),
     ):
         if value not in allowed:
             msg = f"{name} must be one of {', '.join(map(repr, allowed))}; got {value!r}."

@@ -24,6 +24,7 @@ from mercer.kernels.stationary import Stationary
 __all__ = ["Construction", "construct", "universal_sampling"]
 
 _EXPLAINED = 1e-14  # share of |f|² below which nothing is left to explain but rounding
+_FALLBACK = 100  # points that are tried in its place where a search has found no vector
 _LEAST_DIAGONAL = 1e-150  # k(z, z) is zero at the origin of a linear kernel; its square must not vanish
 
 
@@ -109,7 +110,7 @@ def construct(
             found = irprop(builder.search, starts, unit=unit, max_iter=max_iter, tol=1e-3)
             builder.n_iter += found.n_iter
             starts = np.concatenate([found.parameters[np.argsort(found.errors)], starts])
-        if not builder.add(starts):
+        if not builder.add(starts) and not builder.add(pool.others(builder)):
             break
     return builder.construction()
 
@@ -200,9 +201,16 @@ class _Pool:
         if not self._best:
             first = builder.size * self._n_starts
             return np.take(self._points, np.arange(first, first + self._n_starts), axis=0, mode="wrap")
+        return np.asarray(self._points[self._order(builder)[: self._n_starts]])
+
+    def others(self, builder: _Builder) -> FloatArray:
+        """Points to fall back on where a search has found nothing new, the best first."""
+        return np.asarray(self._points[self._order(builder)[:_FALLBACK]])
+
+    def _order(self, builder: _Builder) -> IntArray:
         new = builder.vectors[self._known : builder.size]
         if len(new):
             self._columns[:, self._known : builder.size] = self._kernel(self._points, new)
             self._known = builder.size
         gains = builder.gains(self._points, self._values, self._columns[:, : self._known])
-        return np.asarray(self._points[np.argsort(-gains, kind="stable")[: self._n_starts]])
+        return np.argsort(-gains, kind="stable")

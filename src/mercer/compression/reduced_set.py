@@ -37,7 +37,8 @@ class Reduction:
     differences : array
         With ``metric="data"``, the mean squared difference on the inputs after each accepted step; else empty.
     relative_distance : float
-        ρ²/|f|² of the expansion, averaged over the outputs.
+        ρ²/|f|² of the expansion, averaged over the outputs. With ``metric="data"`` it is not what is minimised, and may
+        be large: functions that agree on the inputs may differ elsewhere.
     n_iter : int
         Steps of the refinement.
     trials : tuple of Trial
@@ -63,6 +64,7 @@ def reduce_expansion(
     metric: str = "feature",
     optimiser: str = "lbfgs",
     n_starts: int = 4,
+    starts: str = "best",
     search_iter: int = 15,
     max_iter: int = 1000,
     random_state: RandomState = None,
@@ -101,6 +103,9 @@ def reduce_expansion(
         as in the document. L-BFGS came closest in our measurements, and in less time.
     n_starts : int, default=4
         From how many points the search for each vector starts.
+    starts : {"best", "proportional"}, default="best"
+        Points are drawn in proportion to their coefficients, as in the document. The search starts from those of a
+        large draw where what is left of f is greatest, or from the points as they are drawn.
     search_iter : int, default=15
         Most steps of iRprop⁺ in the search for each vector; 0 takes the best of the expansion's own points. More make
         the construction closer but, after the refinement, the result no better.
@@ -131,7 +136,7 @@ def reduce_expansion(
     """
     settings = Settings(
         inputs=inputs, refine=refine, offset=offset, metric=metric, optimiser=optimiser, n_starts=n_starts,
-        search_iter=search_iter, max_iter=max_iter,
+        starts=starts, search_iter=search_iter, max_iter=max_iter,
     )  # fmt: skip
     settings = check_arguments(expansion, n_vectors, tol, settings)
     executor, rng = Threads(n_jobs, verbose=verbose), check_random_state(random_state)
@@ -142,25 +147,26 @@ def reduce_expansion(
     if not has_gradient(given):
         settings = settings.without_moves(given.kernel)
     with blas_threads(1):  # tiles are small; threads of our own work on several of them
-        if tol is None:
-            shrinker = Shrinker(given, settings, rng, executor)
+        fitted, judged = (settings, None) if tol is None else settings.halves(given, rng)
+        shrinker = Shrinker(given, fitted, rng, executor)
+        if shrinker.feature.start == 0:  # coefficients that cancel
+            return _as_it_is(_zero(given))
+        if tol is None or judged is None:
             return _reduction(shrinker, shrinker.shrink(most), ())
-        return _of_tolerance(given, settings, most, tol, rng, executor)
-
-
-def _of_tolerance(
-    given: KernelExpansion, settings: Settings, most: int, tol: float, rng: np.random.RandomState, executor: Threads
-) -> Reduction:
-    fitted, judged = settings.halves(given, rng)
-    shrinker = Shrinker(given, fitted, rng, executor)
-    shrunk, trials = find_size(shrinker, given, judged, most=most, tol=tol, executor=executor)
-    return _as_it_is(given, trials) if shrunk is None else _reduction(shrinker, shrunk, trials)
+        shrunk, trials = find_size(shrinker, given, judged, most=most, tol=tol, executor=executor)
+        return _as_it_is(given, trials) if shrunk is None else _reduction(shrinker, shrunk, trials)
 
 
 def _reduction(shrinker: Shrinker, shrunk: Shrunk, trials: tuple[Trial, ...]) -> Reduction:
     distance = shrinker.feature.between(shrunk.expansion.points, shrunk.expansion.coefficients)
-    relative = distance / shrinker.feature.start if shrinker.feature.start > 0 else 0.0
+    relative = distance / shrinker.feature.start
     return Reduction(shrunk.expansion, shrunk.distances, shrunk.differences, relative, shrunk.n_iter, trials)
+
+
+def _zero(expansion: KernelExpansion) -> KernelExpansion:
+    """One point without coefficient: the intercept is all there is."""
+    coefficients = np.zeros((1, expansion.coefficients.shape[1]))
+    return KernelExpansion(expansion.kernel, expansion.points[:1], coefficients, expansion.intercept)
 
 
 def _as_it_is(expansion: KernelExpansion, trials: tuple[Trial, ...] = ()) -> Reduction:

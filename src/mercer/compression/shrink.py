@@ -31,6 +31,7 @@ class Settings:
     metric: str
     optimiser: str
     n_starts: int
+    starts: str
     search_iter: int
     max_iter: int
 
@@ -123,7 +124,7 @@ class Shrinker:
             settings, given = self._settings, None if self._built is None else self._built.vectors
             self._built = construct(
                 self.feature, n_vectors, unit=self._unit, rng=self._rng, n_starts=settings.n_starts,
-                max_iter=settings.search_iter, given=given,
+                max_iter=settings.search_iter, given=given, best_starts=settings.starts == "best",
             )  # fmt: skip
         return self._built.first(n_vectors)
 

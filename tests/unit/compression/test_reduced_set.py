@@ -95,6 +95,21 @@ def test_an_expansion_that_is_zero_keeps_its_intercept():
     np.testing.assert_allclose(small.evaluate(X)[:, 0], 1.0, atol=1e-12)
 
 
+def test_coefficients_that_cancel_leave_the_intercept():
+    opposite = KernelExpansion(Linear(), np.array([[1.0], [-2.0], [4.0]]), np.array([[2.0], [3.0], [1.0]]), np.ones(1))
+    for options in ({"n_vectors": 1}, {"tol": 0.1}, {"n_vectors": 2, "metric": "data"}):
+        small = reduce_expansion(opposite, **options)
+        np.testing.assert_allclose(small.expansion.evaluate(X[:, :1]), 1.0, atol=1e-12)
+        assert len(small.expansion.points) == 1
+
+
+def test_a_smooth_function_is_not_given_vectors_that_say_nothing():
+    smooth = ExactRegressor(Gaussian(30.0), noise=1e-6).fit(X, Y).expansion_
+    small = reduce_expansion(smooth, 100, random_state=0, max_iter=20)
+    assert len(small.expansion.points) < 60
+    assert relative_difference(smooth.evaluate(X), small.expansion.evaluate(X)) < 1e-3
+
+
 def test_one_point_float32_and_arrays_that_cannot_be_written(single):
     one = replace(single, points=single.points[:1], coefficients=single.coefficients[:1], variance=None)
     assert len(reduce_expansion(one, 1).expansion.points) == 1
@@ -186,6 +201,7 @@ def test_a_tolerance_that_few_vectors_cannot_keep(single):
         ({"tol": "small"}, "tol must be a finite number"),
         ({"n_vectors": 3, "metric": "l2"}, "metric must be one of 'feature', 'data'; got 'l2'"),
         ({"n_vectors": 3, "optimiser": "adam"}, "optimiser must be one of"),
+        ({"n_vectors": 3, "starts": "random"}, "starts must be one of 'best', 'proportional'; got 'random'"),
         ({"n_vectors": 3, "n_starts": 0}, "n_starts must be"),
         ({"n_vectors": 3, "max_iter": 0}, "max_iter must be"),
         ({"n_vectors": 3, "inputs": X[:, :1]}, "inputs must be an array of at least one row and 2 columns"),
