@@ -236,6 +236,14 @@ def test_what_is_refused_is_refused_before_anything_is_written(rows, tmp_path):
     assert names_in(tmp_path) == ["model"]
 
 
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="there is no directory where nobody may write")
+def test_a_directory_where_nobody_may_write(model):
+    before = set(names_in(Path("/proc/sys")))
+    with pytest.raises(OSError, match="/proc/sys/"):
+        save(model, "/proc/sys/model")
+    assert set(names_in(Path("/proc/sys"))) == before
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_read_only_directory(model, tmp_path):
     tmp_path.chmod(0o500)
