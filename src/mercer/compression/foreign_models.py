@@ -44,7 +44,7 @@ def _support_vectors(model: Any) -> FloatArray:
     if isinstance(model.kernel, str):
         return dense(model.support_vectors_)
     # With a function as kernel the machine keeps its training rows, and of the support vectors their numbers only.
-    return np.asarray(dense(model._BaseLibSVM__Xfit)[model.support_])
+    return dense(model._BaseLibSVM__Xfit[model.support_])
 
 
 def _machine(model: Any, coefficients: FloatArray | None = None) -> KernelExpansion:
