@@ -5,7 +5,19 @@ import pytest
 
 from mercer.papers import approximation_after_training, approximation_splits
 from mercer.papers.approximation_after_training import check_claims, main
-from mercer.papers.approximation_splits import FULL_MODEL, METHODS, RANDOM, SETS, Set, errors, measure, standardised
+from mercer.papers.approximation_splits import (
+    DESCENTS,
+    FULL_MODEL,
+    METHODS,
+    RANDOM,
+    SETS,
+    Set,
+    distances,
+    errors,
+    measure,
+    measure_descents,
+    standardised,
+)
 from mercer.papers.kept import Kept
 
 
@@ -25,6 +37,8 @@ TINY = {
 @pytest.fixture
 def tiny(monkeypatch):
     monkeypatch.setattr(approximation_after_training, "SETS", TINY)
+    monkeypatch.setattr(approximation_splits, "STEPS", (2, 20))
+    monkeypatch.setattr(approximation_after_training, "STEPS", (2, 20))
     for options in METHODS.values():
         monkeypatch.setitem(options, "max_iter", 40)
         monkeypatch.setitem(options, "search_iter", 20)
@@ -36,6 +50,7 @@ def test_report_and_figure_are_written_and_a_run_goes_on_where_it_was(tiny, tmp_
     assert all((tmp_path / f"figure.{ending}").exists() for ending in ("png", "svg"))
     assert all(f"\n{size}  " in text for size in (4, 12))
     assert "100 (full)" in text
+    assert "20 steps" in text
     assert "hold" in text
     monkeypatch.setattr(approximation_splits, "ExactRegressor", None)  # nothing is measured again
     main(["--output", str(tmp_path)])
@@ -58,6 +73,13 @@ def test_errors_are_those_of_the_methods(tiny):
     plain, moved = (errors("abalone", data, "document", 4, kept, r) for r in ("plain", "offset"))
     assert np.all(plain != moved)
     assert RANDOM in data.methods
+
+
+def test_more_steps_come_closer(tiny):
+    kept = Kept(None, "")
+    measure_descents(TINY["abalone"], 0, kept)
+    for optimiser in DESCENTS:
+        assert distances(0, optimiser, 20, kept) < distances(0, optimiser, 2, kept) < 1
 
 
 def test_claims_are_judged_by_the_numbers():

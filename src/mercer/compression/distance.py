@@ -127,28 +127,28 @@ class FeatureDistance:
 
     def eliminated(self, vectors: FloatArray, ridge: float) -> Evaluation:
         """With the best coefficients for these vectors."""
-        K = self.kernel(vectors)
+        here = self.products.bind(vectors)
         solved: FloatArray = np.empty(0)
 
         def weigh(c: FloatArray) -> FloatArray:
             nonlocal solved
-            solved = solve_definite(K, c, ridge)
+            solved = solve_definite(here.matrix, c, ridge)
             return -2.0 * solved
 
-        c, gradient = self.products.values_and_gradient(vectors, weigh)
-        gradient += 2.0 * self.kernel.points_gradient(vectors, vectors, solved @ solved.T)
+        c, gradient = here.values_and_gradient(weigh)
+        gradient += 2.0 * here.matrix_gradient(solved @ solved.T)
         value = self._count - float(np.vdot(c, solved))
         distance = value - ridge * float(np.vdot(solved, solved))
         return self._evaluation(value, distance, solved, gradient, np.zeros_like(solved))
 
     def joint(self, vectors: FloatArray, coefficients: FloatArray) -> Evaluation:
         """With given coefficients, in units of the outputs."""
-        K = self.kernel(vectors)
-        c, gradient = self.products.values_and_gradient(vectors, lambda _: -2.0 * coefficients)
-        gradient += 2.0 * self.kernel.points_gradient(vectors, vectors, coefficients @ coefficients.T)
-        difference = K @ coefficients - 2.0 * c
-        value = self._count + float(np.vdot(coefficients, difference))
-        return self._evaluation(value, value, coefficients, gradient, 2.0 * (K @ coefficients - c))
+        here = self.products.bind(vectors)
+        c, gradient = here.values_and_gradient(lambda _: -2.0 * coefficients)
+        gradient += 2.0 * here.matrix_gradient(coefficients @ coefficients.T)
+        fitted = here.matrix @ coefficients
+        value = self._count + float(np.vdot(coefficients, fitted - 2.0 * c))
+        return self._evaluation(value, value, coefficients, gradient, 2.0 * (fitted - c))
 
     def solve(self, vectors: FloatArray) -> Evaluation:
         """As ``eliminated`` with the least δ, without gradients."""

@@ -15,6 +15,7 @@ many outputs, the gradients are contracted with the weights of the outputs in a 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from mercer.engine.walk import ArraySum
 from mercer.kernels import Kernel
 from mercer.kernels.stationary import Stationary, StationarySection
 
-__all__ = ["InnerProducts"]
+__all__ = ["AtVectors", "InnerProducts"]
 
 # Beyond so many outputs a second tile costs less than the products of all outputs.
 _FEW_OUTPUTS = 3
@@ -61,17 +62,19 @@ class InnerProducts:
         """f(z_j), shape (m, p)."""
         return transposed_times(self._rows, self.kernel, vectors, self.coefficients, executor=self._executor)
 
+    def bind(self, vectors: FloatArray) -> AtVectors:
+        """All that is wanted at the same vectors, prepared once."""
+        return AtVectors(self, vectors, _Slopes(self.kernel, vectors) if self._fused else None)
+
     def values_and_gradient(
         self, vectors: FloatArray, weigh: Callable[[FloatArray], FloatArray]
     ) -> tuple[FloatArray, FloatArray]:
-        """f(z_j), and Σ_o w_jo ∂f_o(z_j) of shape (m, d), where ``weigh`` gives the weights (m, p) for the values."""
-        if self._fused:
-            values, gradients = self._all_gradients(vectors)
-            return values, np.asarray(np.einsum("jo,jod->jd", weigh(values), gradients))
-        values = self.values(vectors)
-        return values, self._contracted(vectors, weigh(values))
+        """See ``AtVectors``."""
+        return self.bind(vectors).values_and_gradient(weigh)
 
-    def _contracted(self, vectors: FloatArray, weights: FloatArray) -> FloatArray:
+    def contracted(self, vectors: FloatArray, weights: FloatArray) -> FloatArray:
+        """Σ_o w_jo ∂f_o(z_j), by the kernel's own contraction."""
+
         def prepare() -> tuple[ArraySum, Callable[[FloatArray, int, int], None]]:
             partial = ArraySum(np.zeros(vectors.shape))
 
@@ -83,26 +86,25 @@ class InnerProducts:
 
         return self._reduce(4 * len(vectors), prepare)  # weights, exponents, slopes and what a kernel needs beside them
 
-    def _all_gradients(self, vectors: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def all_gradients(self, vectors: FloatArray, slopes: _Slopes) -> tuple[FloatArray, FloatArray]:
         """Values (m, p) and gradients (m, p, d) from one tile of exponents."""
         (m, d), p = vectors.shape, self.n_outputs
-        sections = _Slopes(self.kernel, vectors)
 
         def prepare() -> tuple[ArraySum, Callable[[FloatArray, int, int], None]]:
             partial = ArraySum(np.zeros((m, p, d + 2)))
 
             def add(block: FloatArray, start: int, stop: int) -> None:
-                values, slopes = sections.tiles(block)
-                pulled = (slopes.T @ self._right[start:stop]).reshape(m, p, d + 1)
+                values, by_exponent = slopes.tiles(block)
+                pulled = (by_exponent.T @ self._right[start:stop]).reshape(m, p, d + 1)
                 partial.value[..., : d + 1] += pulled
-                own = values is slopes
+                own = values is by_exponent
                 partial.value[..., d + 1] += pulled[..., d] if own else values.T @ self.coefficients[start:stop]
 
             return partial, add
 
         total = self._reduce(2 * m + p * (d + 1), prepare)
         pulled = total[..., :d] - total[..., d : d + 1] * (vectors - self._shift)[:, np.newaxis]
-        return total[..., d + 1], pulled * sections.inverse_square
+        return total[..., d + 1], pulled * slopes.inverse_square
 
     def _reduce(
         self, width: int, prepare: Callable[[], tuple[ArraySum, Callable[[FloatArray, int, int], None]]]
@@ -110,6 +112,43 @@ class InnerProducts:
         workers = self._executor.n_jobs
         tile = tile_rows(width, workers=workers)
         return reduce_rows(self._rows, self._executor, tile=tile, workers=workers, prepare=prepare, name="slopes").value
+
+
+class AtVectors:
+    """An expansion and its kernel at some vectors z."""
+
+    def __init__(self, products: InnerProducts, vectors: FloatArray, slopes: _Slopes | None) -> None:
+        self._products, self._vectors, self._slopes = products, vectors, slopes
+
+    def values_and_gradient(self, weigh: Callable[[FloatArray], FloatArray]) -> tuple[FloatArray, FloatArray]:
+        """f(z_j), and Σ_o w_jo ∂f_o(z_j) of shape (m, d), where ``weigh`` gives the weights (m, p) for the values."""
+        products, vectors = self._products, self._vectors
+        if self._slopes is not None:
+            values, gradients = products.all_gradients(vectors, self._slopes)
+            return values, np.asarray(np.einsum("jo,jod->jd", weigh(values), gradients))
+        values = products.values(vectors)
+        return values, products.contracted(vectors, weigh(values))
+
+    @cached_property
+    def _tiles(self) -> tuple[FloatArray, FloatArray]:
+        if self._slopes is None:
+            return self._products.kernel(self._vectors), np.empty(0)
+        return self._slopes.tiles(self._vectors)
+
+    @property
+    def matrix(self) -> FloatArray:
+        """K, k(z_i, z_j)."""
+        return self._tiles[0]
+
+    def matrix_gradient(self, weights: FloatArray) -> FloatArray:
+        """Σ_i w_ij ∂k(z_i, z_j) by the second argument, shape (m, d)."""
+        z = self._vectors
+        if self._slopes is None:
+            return self._products.kernel.points_gradient(z, z, weights)
+        pulls = self._tiles[1] * weights
+        centred = z - np.mean(z, axis=0)
+        gradient = pulls.T @ centred - np.sum(pulls, axis=0)[:, np.newaxis] * centred
+        return np.asarray(gradient * self._slopes.inverse_square)
 
 
 class _Slopes:
