@@ -26,6 +26,7 @@ __all__ = ["SizeEstimate", "SparseGram", "SparseKernel"]
 
 _CHUNK = 1024  # rows whose neighbours are found at a time
 _SAMPLE, _ENOUGH = 1024, 4_000_000  # rows, and neighbours, from which the size of the matrix is estimated
+_PIECE = 100_000  # multiplications that are worth a thread: a fifth of a millisecond
 _SPARE = 1.25  # memory for the pieces from which the matrix is put together
 
 
@@ -69,8 +70,8 @@ class SparseGram:
         """K v for vectors (n, p), summed in float64."""
         out = np.empty(vectors.shape)
         vectors = np.ascontiguousarray(vectors)
-        # Spans of about equal numbers of values, not of rows.
-        pieces = max(1, min(4 * executor.n_jobs, self.n_points))
+        # Spans of about equal numbers of values, not of rows; and no threads for less work than it is to start them.
+        pieces = max(1, min(4 * executor.n_jobs, self.n_points, self.nnz * vectors.shape[1] // _PIECE))
         bounds = np.searchsorted(self.starts, np.linspace(0, self.nnz, pieces + 1))
         bounds[0], bounds[-1] = 0, self.n_points
 

@@ -43,6 +43,7 @@ _SPECTRUM_STEPS = 30  # of Lanczos, for the condition number
 _LEAST_STEPS, _DEFINITE_STEPS, _MOST_DEFINITE_STEPS = 50, 400, 4000  # until the least eigenvalue is known
 _DEFINITE_WORK = 1e9  # multiplications that may go into it: more steps for small matrices
 _MANY_STEPS = 150  # of conjugate gradients, beyond which an incomplete factor is worth its making
+_BYTES_FOR_INCOMPLETE = 60  # per entry of the matrix, while an incomplete factor is made
 _BYTES_WHILE_FACTORING = 48  # per entry of the factor: an index, a number, and what SuperLU needs besides
 
 
@@ -174,7 +175,9 @@ class CompactSystem:
     def _make_preconditioner(self, kernel: SparseKernel) -> Operator:
         name = self.options.preconditioner
         if name == "auto":
-            name = "incomplete" if self._takes_long() else "jacobi"
+            available = available_memory()
+            fits = available is None or _BYTES_FOR_INCOMPLETE * self.gram.nnz < available
+            name = "incomplete" if fits and self._takes_long() else "jacobi"
         if name is None:
             return _unchanged
         if name == "jacobi":

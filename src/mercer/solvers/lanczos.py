@@ -39,7 +39,7 @@ __all__ = [
 Operator = Callable[[FloatArray], FloatArray]
 Random: TypeAlias = np.random.Generator | np.random.RandomState
 
-_CHECK_EVERY = 10  # steps: the tridiagonal problem costs k², a step 2·nnz
+_CHECK_EVERY = 10  # steps, or a twentieth of those made: the tridiagonal problem costs k², a step 2·nnz
 # Share of the largest Ritz value that the rounding of products and of T leaves undecided, whatever the recurrence says.
 _ROUNDING = 8 * float(np.finfo(np.float64).eps)
 
@@ -123,7 +123,7 @@ def extreme_eigenvalues(
     # orthogonality along its Ritz vector alone (Paige), and copies of it appear; nothing false does, least of all at
     # the ends of the spectrum, and |β_k s_k| stays a residual norm up to rounding.
     q = _unit(rng.standard_normal((n, 1)))
-    before = np.zeros_like(q)
+    before, check = np.zeros_like(q), _CHECK_EVERY
     for k in range(max_iter):
         product = apply(q) - (beside[k - 1] if k else 0.0) * before
         diagonal[k] = q[:, 0] @ product[:, 0]
@@ -133,7 +133,8 @@ def extreme_eigenvalues(
             return _undefined(k + 1)
         # β ≈ 0: the space is invariant. One eigenvector for each eigenvalue is in it, by the random start.
         exhausted = bool(beside[k] <= np.sqrt(n) * _ROUNDING * np.max(np.abs(diagonal[: k + 1]) + beside[: k + 1]))
-        if exhausted or (k + 1) % _CHECK_EVERY == 0 or k + 1 == max_iter:
+        if exhausted or k + 1 >= check or k + 1 == max_iter:
+            check = k + 1 + max(_CHECK_EVERY, (k + 1) // 20)
             found = _ritz(diagonal[: k + 1], beside[: k + 1], tol=tol, scale=scale or 0.0, exhausted=exhausted)
             if exhausted or (found.smallest.converged and k + 1 >= min_iter):
                 break

@@ -119,7 +119,9 @@ def test_rows_that_overflow_are_refused(largest):
 @each_n_jobs
 @pytest.mark.parametrize("n_vectors", [1, 2, 3, 4, 9])
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_products_with_the_matrix(n_jobs, n_vectors, order):
+@pytest.mark.parametrize("piece", [1, sparse_kernel._PIECE])
+def test_products_with_the_matrix(n_jobs, n_vectors, order, piece, monkeypatch):
+    monkeypatch.setattr(sparse_kernel, "_PIECE", piece)  # threads, or none for so few numbers
     kernel = KERNELS[0]
     _, gram, placed = make(kernel, draw())
     vectors = np.asarray(np.random.default_rng(1).normal(size=(200, n_vectors)), order=order)
@@ -139,7 +141,8 @@ def test_products_with_new_rows(kernel, n_jobs, n_vectors, monkeypatch):
     np.testing.assert_allclose(found, kernel(rows, placed) @ vectors, rtol=0, atol=1e-11)
 
 
-def test_products_of_more_threads_than_rows():
+def test_products_of_more_threads_than_rows(monkeypatch):
+    monkeypatch.setattr(sparse_kernel, "_PIECE", 1)
     _, gram, placed = make(Wendland(2.0), draw(2))
     np.testing.assert_allclose(gram.times(np.eye(2), executor=Threads(8)), Wendland(2.0)(placed), rtol=0, atol=1e-15)
 

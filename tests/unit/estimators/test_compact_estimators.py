@@ -10,6 +10,7 @@ from mercer import CompactClassifier, CompactRegressor, ExactClassifier, ExactRe
 from mercer.estimators import compact_system
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.kernels import CompactGaussian, Wendland
+from mercer.solvers.sparse_preconditioners import Incomplete, Jacobi
 
 KERNELS = [
     Wendland(0.4, amplitude=2.5),
@@ -109,6 +110,14 @@ def test_preconditioners_save_iterations(data, preconditioner):
         for name in (None, preconditioner)
     )
     assert better < 0.5 * plain
+
+
+def test_an_incomplete_factor_that_would_not_fit_is_not_made(data, monkeypatch):
+    rows, targets, _, _ = data
+    model = CompactRegressor(Wendland(1.0), noise=1e-3, solver="cg", max_iter=5000)
+    assert isinstance(model.fit(rows, targets)._system._precondition, Incomplete)
+    monkeypatch.setattr(compact_system, "available_memory", lambda: 10 * model.nnz_)
+    assert isinstance(model.fit(rows, targets)._system._precondition, Jacobi)
 
 
 @each_solver
@@ -268,6 +277,18 @@ def test_below_the_rule_the_least_eigenvalue_is_bounded(seed, noise):
         expected = least(kernel, rows)
         assert expected > 0
         assert expected - 0.1 * max(expected, noise) < model.min_eigenvalue_ <= expected
+
+
+def test_a_small_matrix_gets_the_steps_that_little_noise_needs(monkeypatch):
+    """Eigenvalues down to a fifth of the noise, a ten-millionth of the largest: four hundred steps do not tell."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(700, 2)) @ rng.normal(size=(2, 7)) + 0.01 * rng.normal(size=(700, 7))
+    model = CompactRegressor(Wendland(3.0, dimension=3), noise=3e-4, solver="cholesky", random_state=0)
+    least = np.linalg.eigvalsh(model.fit(rows, rows[:, 0]).kernel_(rows))[0]
+    assert 0 < model.min_eigenvalue_ <= least
+    monkeypatch.setattr(compact_system, "_DEFINITE_WORK", 0.0)
+    with pytest.raises(NotPositiveDefiniteError, match="could only be bounded by -"):
+        model.fit(rows, rows[:, 0])
 
 
 @pytest.mark.parametrize("solver", ["auto", "cholesky", "cg"])
