@@ -2,7 +2,8 @@
 
 Compiled loops and BLAS take these numbers at their word, so an index that is out of range would reach memory that is
 not theirs. What is checked here is what they rely on, and what makes a model meaningless if it is wrong: whether its
-numbers are good ones is not. ``checks_of_models`` has the rest: the layers above the engine, by their attributes alone.
+numbers are good ones is not. Objects are checked by their attributes, before they are made. ``checks_of_models`` has
+the rest: the layers above the engine.
 """
 
 from __future__ import annotations
@@ -167,7 +168,7 @@ def _recursion(recursion: Any) -> None:
     need(fixed <= m <= rules.max_basis + fixed, "a recursion has more functions than its rules allow.")
     need(recursion.n_seen >= 0, "a recursion has seen fewer than no rows.")
     check_index(recursion.births, max(int(recursion.n_seen), 1), "births", least=-1)
-    need(len(recursion._memories) == 2, "a recursion has two memories.")
+    need(len(getattr(recursion, "_memories", (None, None))) == 2, "a recursion has two memories.")
 
 
 def _learner(learner: Any) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,13 +16,13 @@ from mercer.persistence.registry import name_of
 __all__ = ["check"]
 
 
-def check(name: str, member: Any) -> None:
-    """Raise ``ArchiveError`` unless the parts of an object of that name fit together."""
-    test = (PARTS | _MODELS).get(name)
+def check(name: str, state: Mapping[str, Any]) -> None:
+    """Raise ``ArchiveError`` unless the attributes of an object of that class fit together."""
+    test, member = (PARTS | _MODELS).get(name), SimpleNamespace(**state)
     try:
         if test is not None:
             test(member)
-        if "n_features_in_" in getattr(member, "__dict__", {}):
+        if "n_features_in_" in state:
             _estimator(member)
     except (TypeError, IndexError, AttributeError, OverflowError) as error:  # of a shape that nothing has
         msg = f"the parts of {name} do not fit together: {error}"

@@ -79,8 +79,8 @@ class Decoder:
             _refuse(f"there is no class {name[:40]!r}.")
         state = {each: self.decode(value) for each, value in attributes.items()}
         schema.check_attributes(name, state)
+        check(name, state)
         member = schema.build(name, state)
-        check(name, member)
         if name == "CompactRegressor":
             _remake_preconditioner(member)
         return member

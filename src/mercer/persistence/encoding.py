@@ -99,7 +99,7 @@ class Encoder:
         name, state = str(registry.name_of(type(value))), schema.state_of(value)
         attributes = {each: self.encode(state[each], f"{where}.{each}") for each in sorted(state)}
         schema.check_attributes(name, state)
-        check(name, value)
+        check(name, state)
         return {"object": [name, attributes]}
 
     def _array(self, value: AnyArray, where: str) -> Any:

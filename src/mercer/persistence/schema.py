@@ -96,7 +96,7 @@ _PLAIN: dict[str, dict[str, Any]] = {
         "n_seen": int,
         "n_grown": int,
         "n_pruned": int,
-        "_memories": list[None],
+        "_memories?": list[None],
     },
     "CompactSystem": {
         "gram": "SparseGram",
@@ -125,7 +125,7 @@ _PLAIN: dict[str, dict[str, Any]] = {
         "n_refreshed": int,
         "_unchecked": int,
         "_drift": float,
-        "_together": "one_after_the_other",
+        "_together": ("one_after_the_other", None),
         "_gram": FloatArray,
         "_section": None,
         "_slots": FloatArray,
@@ -194,14 +194,17 @@ def _is_told(name: str, attribute: str) -> bool:
 
 
 def build(name: str, state: Mapping[str, Any]) -> Any:
-    """An object of a class, without more code than the checks of its own ``__post_init__``."""
+    """An object of a class, by no more code than its own ``__post_init__`` or ``__setstate__``."""
     cls: Any = registry.class_of(name)
     state = dict(state)
     if issubclass(cls, tuple):
         return cls(**state)
     given = {each: state.pop(each) for each in _fields(name)}
     member = cls(**given) if given else object.__new__(cls)
-    vars(member).update(state)
+    if hasattr(cls, "__setstate__") and not isinstance(member, BaseEstimator):
+        member.__setstate__(state)
+    else:
+        vars(member).update(state)
     return member
 
 
