@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Self
 
+import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, clone
+from sklearn.utils import gen_batches, get_tags
 
 from mercer._typing import FloatArray, RandomState
 from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted, check_table
 from mercer.compression.foreign import read_model
 from mercer.compression.reading import Reading
 from mercer.compression.reduced_set import reduce_expansion
-from mercer.engine import Threads
+from mercer.engine import Threads, tile_rows
 from mercer.expansion import KernelExpansion
 
 __all__ = ["CompressedModel"]
@@ -72,7 +75,8 @@ class CompressedModel(BaseEstimator):
                 "from an expansion has none."
             )
             raise TypeError(msg)
-        check_table(clone(self), X, reset=True)  # on a copy: a fit that fails leaves no traces
+        if not issparse(X):  # else it is the estimator's to take or to refuse
+            check_table(clone(self), X, reset=True)  # on a copy: a fit that fails leaves no traces
         fitted = clone(self.estimator).fit(X, y, **fit_params)
         return self._adopt(fitted, read_model(fitted), X)
 
@@ -90,7 +94,7 @@ class CompressedModel(BaseEstimator):
             raise TypeError(msg)
         new = clone(self)._remember(model, reading)
         if inputs is not None:
-            inputs = check_table(new, inputs, reset=False)
+            inputs = check_table(new, inputs.toarray() if issparse(inputs) else inputs, reset=False)
         reduction = reduce_expansion(
             reading.expansion,
             self.n_vectors,
@@ -123,8 +127,18 @@ class CompressedModel(BaseEstimator):
 
     def _values(self, X: Any) -> FloatArray:
         check_is_fitted(self, "expansion_")
-        rows = check_table(self, X, reset=False)
-        return self.expansion_.evaluate(rows, executor=Threads(self.n_jobs))
+        if issparse(X):  # as one-hot encoders make them; kernels work on dense tiles
+            rows, batch = X.tocsr(), tile_rows(X.shape[1], workers=1)
+            parts = [self._values(rows[span].toarray()) for span in gen_batches(max(1, X.shape[0]), batch)]
+            return np.concatenate(parts)
+        table = check_table(self, X, reset=False)
+        return self.expansion_.evaluate(table, executor=Threads(self.n_jobs))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        if self.estimator is not None:
+            tags.input_tags.sparse = get_tags(self.estimator).input_tags.sparse
+        return tags
 
 
 _WORDS = {"regressor": "regressor", "classifier": "classifier", "outlier_detector": "detector of outliers"}

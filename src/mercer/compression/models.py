@@ -79,7 +79,10 @@ class CompressedRegressor(RegressorMixin, CompressedModel):
     _flat: bool
 
     def predict(self, X: Any) -> FloatArray:
-        """Predict at the rows of X: shape (n,) or (n, p), as the estimator does; float32 for float32 rows."""
+        """Predict at the rows of X: shape (n,) or (n, p), as the estimator does; float32 for float32 rows.
+
+        Sparse rows are made dense, a batch at a time.
+        """
         values = self._values(X)
         return values[:, 0] if self._flat else values
 

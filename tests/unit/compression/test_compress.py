@@ -285,13 +285,13 @@ def test_a_pipeline_that_cannot_be_folded_has_no_expansion(rows):
     assert not hasattr(CompressedPipeline([*small.steps[:1], ("svr", SVR())]), "expansion_")
 
 
-def test_a_pipeline_on_a_data_frame(rows):
+@pytest.mark.parametrize("sparse_threshold", [0.0, 1.0], ids=["dense", "sparse"])
+def test_a_pipeline_on_a_data_frame(sparse_threshold, rows):
     frame = pd.DataFrame(
         {"size": rows[:, 0], "weight": rows[:, 1], "colour": np.where(rows[:, 0] > 0.3, "red", "blue")}
     )
-    encode = ColumnTransformer(
-        [("numbers", StandardScaler(), ["size", "weight"]), ("names", OneHotEncoder(), ["colour"])]
-    )
+    numbers, names = ("numbers", StandardScaler(), ["size", "weight"]), ("names", OneHotEncoder(), ["colour"])
+    encode = ColumnTransformer([numbers, names], sparse_threshold=sparse_threshold)
     model = make_pipeline(encode, SVR()).fit(frame, values_of(rows))
     small = compress(model, 10, frame, metric="data", random_state=0)
     assert np.corrcoef(small.predict(frame), model.predict(frame))[0, 1] > 0.98

@@ -8,6 +8,7 @@ import pandas as pd
 import polars as pl
 import pytest
 import scipy.sparse as sp
+import sklearn
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone, is_classifier, is_outlier_detector, is_regressor
@@ -209,10 +210,23 @@ def test_bad_inputs_are_refused(model, rows):
         fitted.predict(rows[:, :2])
     with pytest.raises(ValueError, match="NaN"):
         fitted.predict(np.full((1, 3), np.nan))
-    with pytest.raises(TypeError, match=r"[Ss]parse"):
-        fitted.predict(sp.csr_array(rows))
+    with pytest.raises(ValueError, match=r"X has 2 features, but Compressed\w+ is expecting 3"):
+        fitted.predict(sp.csr_array(rows[:, :2]))
+    with pytest.raises(ValueError, match="0 sample"):
+        fitted.predict(sp.csr_array(rows[:0]))
     with pytest.raises(NotFittedError):
         clone(model).predict(rows)
+
+
+@each_model
+def test_sparse_rows_are_taken_where_the_estimator_takes_them(model, rows):
+    table, y = sp.csr_array(np.where(np.abs(rows) > 0.7, rows, 0.0)), targets_for(model, rows)
+    fitted = clone(model).fit(table, y)
+    with sklearn.config_context(working_memory=1e-3):  # several batches
+        np.testing.assert_allclose(output(fitted, table), output(fitted, table.toarray()), rtol=1e-12)
+    full = clone(model.estimator).fit(table, y)
+    small = compress(full, 150, table)
+    np.testing.assert_allclose(output(small, table), output(full, table), rtol=0, atol=1e-6)
 
 
 # ----------------------------------------------------------------------------------------------------------- decisions
