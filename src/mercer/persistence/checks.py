@@ -164,6 +164,8 @@ def _recursion(recursion: Any) -> None:
     check_square(recursion.P_inverse, m, "P_inverse", order="C")
     check_square(recursion.K_inverse, m, "K_inverse", order="C")
     check_columns(recursion.coefficients, m, "coefficients of a recursion")
+    for name in ("P_inverse", "K_inverse", "coefficients"):  # the recursion looks for the least of what follows of them
+        need(np.all(np.isfinite(getattr(recursion, name))), f"{name} of a recursion has NaN or infinity.")
     need(rules.hidden < recursion.coefficients.shape[1], "all outputs of a recursion are hidden.")
     need(fixed <= m <= rules.max_basis + fixed, "a recursion has more functions than its rules allow.")
     need(recursion.n_seen >= 0, "a recursion has seen fewer than no rows.")

@@ -107,6 +107,8 @@ CHANGES = [
     ("online", "BlockRecursion", "P_inverse", shorter, "P_inverse has shape"),
     ("online", "BlockRecursion", "K_inverse", single, "K_inverse is not float64"),
     ("online", "BlockRecursion", "coefficients", shorter, "the file"),
+    ("online", "BlockRecursion", "P_inverse", not_numbers, "P_inverse of a recursion has NaN or infinity"),
+    ("online", "BlockRecursion", "K_inverse", not_numbers, "K_inverse of a recursion has NaN or infinity"),
     ("online", "BlockRecursion", "births", shorter, "the file"),
     ("online", "BlockRecursion", "births", out_of_range, "births goes beyond"),
     ("online", "SequentialLearner", "points", first_row_more, "the file"),
