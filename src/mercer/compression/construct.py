@@ -151,18 +151,18 @@ class _Builder:
 
     def search(self, z: FloatArray, _problems: IntArray) -> tuple[FloatArray, FloatArray]:
         """E of each row and its gradient."""
-        known, kernel = self.vectors[: self.size], self._kernel
+        kernel, here = self._kernel, self._distance.products.bind(z)
+        known = here.tile(self.vectors[: self.size])
         residual: FloatArray = np.empty(0)
         diagonal = np.maximum(kernel.diagonal(z), _LEAST_DIAGONAL)[:, np.newaxis]
 
         def weigh(values: FloatArray) -> FloatArray:
             nonlocal residual
-            residual = values - kernel(z, known) @ self.coefficients if self.size else values
+            residual = values - known.values.T @ self.coefficients
             return -2.0 * residual / diagonal
 
-        _, gradient = self._distance.products.values_and_gradient(z, weigh)
-        if self.size:
-            gradient -= kernel.points_gradient(known, z, self.coefficients @ (-2.0 * residual / diagonal).T)
+        _, gradient = here.values_and_gradient(weigh)
+        gradient -= known.gradient(self.coefficients @ (-2.0 * residual / diagonal).T)
         squares = np.sum(residual**2, axis=1, keepdims=True)
         if not isinstance(kernel, Stationary):  # k(z, z) varies
             gradient += 2.0 * kernel.points_gradient(z, z, np.diag((squares / diagonal**2)[:, 0]))

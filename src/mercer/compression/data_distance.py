@@ -19,7 +19,9 @@ from mercer.compression.inner_products import InnerProducts
 from mercer.engine import ArrayRows, Executor, Features, kernel_diagonal, kernel_times, normal_statistics
 from mercer.expansion import KernelExpansion
 
-__all__ = ["DataDistance"]
+__all__ = ["DataDistance", "output_units"]
+
+_CONSTANT = 1e-12  # share of its size below which an output's deviation is nothing but rounding
 
 
 class DataDistance:
@@ -56,8 +58,9 @@ class DataDistance:
     ) -> None:
         self.kernel, self.inputs, self.executor = expansion.kernel, inputs, executor
         self._rows, self._offset = ArrayRows(inputs, checked=True), offset
-        deviations = np.std(values, axis=0) if offset else np.sqrt(np.mean(values**2, axis=0))
-        self.units = np.where(deviations > 0, deviations, 1.0)
+        self._middle = np.median(inputs, axis=0)
+        sizes = np.sqrt(np.mean(values**2, axis=0))
+        self.units = output_units(np.std(values, axis=0) if offset else sizes, sizes)
         self.norm = float(np.mean(self.units**2))
         self._targets = np.asarray(values / self.units)
         self._scale = float(np.mean(kernel_diagonal(self._rows, self.kernel, executor=executor))) ** 2
@@ -72,10 +75,10 @@ class DataDistance:
 
     def eliminated(self, vectors: FloatArray, ridge: float) -> Evaluation:
         """With the best coefficients and offset for these vectors."""
-        coefficients, offset = self._solve(vectors, ridge)
+        coefficients, offset, used = self._solve(vectors, ridge)
         value, residuals = self._compare(vectors, coefficients, offset)
         gradient, _ = self._gradient(vectors, coefficients, residuals)
-        penalised = value + ridge * float(np.vdot(coefficients, coefficients))
+        penalised = value + used * float(np.vdot(coefficients, coefficients))
         return self._evaluation(penalised, value, coefficients, gradient, np.zeros_like(coefficients), offset)
 
     def joint(self, vectors: FloatArray, coefficients: FloatArray) -> Evaluation:
@@ -91,20 +94,21 @@ class DataDistance:
 
     def solve(self, vectors: FloatArray) -> Evaluation:
         """As ``eliminated`` with the least δ, without gradients."""
-        coefficients, offset = self._solve(vectors, self.ridge(len(vectors)))
+        coefficients, offset, _ = self._solve(vectors, self.ridge(len(vectors)))
         value, _ = self._compare(vectors, coefficients, offset)
         return self._evaluation(value, value, coefficients, np.empty(0), np.empty(0), offset)
 
-    def _solve(self, vectors: FloatArray, ridge: float) -> tuple[FloatArray, FloatArray]:
-        """(ΦᵀΦ/N + δI)⁻¹ Φᵀy/N, of centred columns if there is an offset."""
+    def _solve(self, vectors: FloatArray, ridge: float) -> tuple[FloatArray, FloatArray, float]:
+        """(ΦᵀΦ/N + δI)⁻¹ Φᵀy/N, of centred columns if there is an offset; the offset, and δ."""
         features = Features(self.kernel, vectors)
         sums = normal_statistics(self._rows, self._targets, features, executor=self.executor) * (1 / self._rows.n_rows)
         gram, cross, means = sums.gram, sums.cross[:, :-1], sums.cross[:, -1]
         if not self._offset:
-            return solve_definite(gram, cross, ridge), np.zeros(cross.shape[1])
+            coefficients, used = solve_definite(gram, cross, ridge)
+            return coefficients, np.zeros(cross.shape[1]), used
         middle = np.mean(self._targets, axis=0)
-        coefficients = solve_definite(gram - np.outer(means, means), cross - np.outer(means, middle), ridge)
-        return coefficients, middle - means @ coefficients
+        coefficients, used = solve_definite(gram - np.outer(means, means), cross - np.outer(means, middle), ridge)
+        return coefficients, middle - means @ coefficients, used
 
     def _compare(self, vectors: FloatArray, coefficients: FloatArray, offset: FloatArray) -> tuple[float, FloatArray]:
         residuals = self._targets - offset
@@ -114,7 +118,8 @@ class DataDistance:
     def _gradient(
         self, vectors: FloatArray, coefficients: FloatArray, residuals: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        products = InnerProducts(self.kernel, self.inputs, residuals * (-2.0 / len(residuals)), executor=self.executor)
+        by_value = residuals * (-2.0 / len(residuals))
+        products = InnerProducts(self.kernel, self.inputs, by_value, executor=self.executor, shift=self._middle)
         inner, gradient = products.values_and_gradient(vectors, lambda _: coefficients)
         return gradient, inner
 
@@ -129,3 +134,9 @@ class DataDistance:
     ) -> Evaluation:
         norm = self.norm
         return Evaluation(norm * value, norm * distance, coefficients, norm * gradient, norm * inner, offset)
+
+
+def output_units(deviations: FloatArray, sizes: FloatArray) -> FloatArray:
+    """Standard deviations of outputs; of those that are constant their size, or 1."""
+    constant = deviations <= _CONSTANT * sizes
+    return np.where(constant, np.where(sizes > 0, sizes, 1.0), deviations)

@@ -41,6 +41,7 @@ RIDGE = 1e-12
 # In a descent δ|β|² is, at the start, this share of the distance. Without it vectors pair off with coefficients of
 # opposite signs, ten times as large, and L-BFGS then ends at worse distances; 1e-6 to 1e-4 make little difference.
 PENALTY = 1e-5
+_INDEFINITE = 1e-12  # a norm below zero by more than this share of its bound is no rounding
 _WORST_RIDGE = 1e6  # times the first: a matrix that is then still indefinite is no matter of rounding
 
 
@@ -97,15 +98,19 @@ class FeatureDistance:
         self.points, self.executor = expansion.points, executor
         rows = ArrayRows(self.points, checked=True)
         self.values = kernel_times(rows, self.kernel, self.points, expansion.coefficients, executor=executor)
+        diagonal = kernel_diagonal(rows, self.kernel, executor=executor)
+        self.scale = float(np.mean(diagonal))  # of the kernel
         squares = np.einsum("ij,ij->j", expansion.coefficients, self.values)  # αᵀKα
-        if np.any(squares < -1e-6 * np.einsum("ij,ij->j", np.abs(expansion.coefficients), np.abs(self.values))):
+        # No norm is larger than this, and rounding is a share of it.
+        bounds = (np.sqrt(np.maximum(diagonal, 0.0)) @ np.abs(expansion.coefficients)) ** 2
+        if np.any(diagonal < 0) or np.any(squares < -_INDEFINITE * bounds):
             msg = "the expansion has a negative norm: its kernel is not positive definite on its points."
             raise NotPositiveDefiniteError(msg)
+        squares = np.where(squares > np.finfo(np.float64).eps * bounds, squares, 0.0)  # else coefficients cancel
         self.units = np.sqrt(np.where(squares > 0, squares, 1.0))
         self._count = float(np.sum(squares > 0))  # |f|² of an output in its own unit is 1, or 0
-        self.norm = float(np.sum(np.maximum(squares, 0.0))) / max(self._count, 1.0)
+        self.norm = float(np.sum(squares)) / max(self._count, 1.0)
         self.products = InnerProducts(self.kernel, self.points, expansion.coefficients / self.units, executor=executor)
-        self.scale = float(np.mean(kernel_diagonal(rows, self.kernel, executor=executor)))  # of the kernel
 
     @property
     def n_outputs(self) -> int:
@@ -128,32 +133,35 @@ class FeatureDistance:
     def eliminated(self, vectors: FloatArray, ridge: float) -> Evaluation:
         """With the best coefficients for these vectors."""
         here = self.products.bind(vectors)
+        K = here.tile(vectors)
         solved: FloatArray = np.empty(0)
+        used = ridge
 
         def weigh(c: FloatArray) -> FloatArray:
-            nonlocal solved
-            solved = solve_definite(here.matrix, c, ridge)
+            nonlocal solved, used
+            solved, used = solve_definite(K.values, c, ridge)
             return -2.0 * solved
 
         c, gradient = here.values_and_gradient(weigh)
-        gradient += 2.0 * here.matrix_gradient(solved @ solved.T)
+        gradient += 2.0 * K.gradient(solved @ solved.T)
         value = self._count - float(np.vdot(c, solved))
-        distance = value - ridge * float(np.vdot(solved, solved))
+        distance = value - used * float(np.vdot(solved, solved))
         return self._evaluation(value, distance, solved, gradient, np.zeros_like(solved))
 
     def joint(self, vectors: FloatArray, coefficients: FloatArray) -> Evaluation:
         """With given coefficients, in units of the outputs."""
         here = self.products.bind(vectors)
+        K = here.tile(vectors)
         c, gradient = here.values_and_gradient(lambda _: -2.0 * coefficients)
-        gradient += 2.0 * here.matrix_gradient(coefficients @ coefficients.T)
-        fitted = here.matrix @ coefficients
+        gradient += 2.0 * K.gradient(coefficients @ coefficients.T)
+        fitted = K.values @ coefficients
         value = self._count + float(np.vdot(coefficients, fitted - 2.0 * c))
         return self._evaluation(value, value, coefficients, gradient, 2.0 * (fitted - c))
 
     def solve(self, vectors: FloatArray) -> Evaluation:
         """As ``eliminated`` with the least δ, without gradients."""
-        K, ridge, c = self.kernel(vectors), self.ridge(len(vectors)), self.products.values(vectors)
-        solved = solve_definite(K, c, ridge)
+        K, c = self.kernel(vectors), self.products.values(vectors)
+        solved, ridge = solve_definite(K, c, self.ridge(len(vectors)))
         value = self._count - float(np.vdot(c, solved))
         distance = value - ridge * float(np.vdot(solved, solved))
         return self._evaluation(value, distance, solved, np.empty(0), np.empty(0))
@@ -177,8 +185,8 @@ def descent_ridge(start: Evaluation, norm: float, least: float) -> float:
     return max(least, PENALTY * start.distance / norm / squares) if squares > 0 and norm > 0 else least
 
 
-def solve_definite(matrix: FloatArray, right: FloatArray, ridge: float) -> FloatArray:
-    """(M + δI)⁻¹ right; δ grows tenfold until rounding leaves the matrix definite."""
+def solve_definite(matrix: FloatArray, right: FloatArray, ridge: float) -> tuple[FloatArray, float]:
+    """(M + δI)⁻¹ right, and δ, which grows tenfold until rounding leaves the matrix definite."""
     most = _WORST_RIDGE * ridge
     while ridge <= most:
         square = np.array(matrix, order="F")
@@ -186,7 +194,7 @@ def solve_definite(matrix: FloatArray, right: FloatArray, ridge: float) -> Float
         lower, info = lapack.dpotrf(square, lower=1, overwrite_a=1)
         if info == 0:
             solution, _ = lapack.dpotrs(lower, right, lower=1)
-            return np.asarray(solution)
+            return np.asarray(solution), ridge
         ridge *= 10.0
     msg = "the kernel matrix of the vectors is not positive definite. Use a kernel that is."
     raise NotPositiveDefiniteError(msg)

@@ -15,7 +15,7 @@ many outputs, the gradients are contracted with the weights of the outputs in a 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from mercer.engine.walk import ArraySum
 from mercer.kernels import Kernel
 from mercer.kernels.stationary import Stationary, StationarySection
 
-__all__ = ["AtVectors", "InnerProducts"]
+__all__ = ["AtVectors", "InnerProducts", "SmallTile"]
 
 # Beyond so many outputs a second tile costs less than the products of all outputs.
 _FEW_OUTPUTS = 3
@@ -40,14 +40,24 @@ class InnerProducts:
     points : array (n, d)
     coefficients : array (n, p)
     executor : Executor
+    shift : array (d,) or None
+        A middle of the points, where it is known.
     """
 
-    def __init__(self, kernel: Kernel, points: FloatArray, coefficients: FloatArray, *, executor: Executor) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        points: FloatArray,
+        coefficients: FloatArray,
+        *,
+        executor: Executor,
+        shift: FloatArray | None = None,
+    ) -> None:
         self.kernel, self.points, self.coefficients = kernel, points, coefficients
         self.n_outputs = int(coefficients.shape[1])
         self._rows, self._executor = ArrayRows(points, checked=True), executor
         self._fused = isinstance(kernel, Stationary) and self.n_outputs <= _FEW_OUTPUTS
-        self._shift = np.median(points, axis=0)
+        self._shift = np.median(points, axis=0) if shift is None else shift
         self._right = self._weighted_points() if self._fused else np.empty(0)
 
     def _weighted_points(self) -> FloatArray:
@@ -129,26 +139,34 @@ class AtVectors:
         values = products.values(vectors)
         return values, products.contracted(vectors, weigh(values))
 
-    @cached_property
-    def _tiles(self) -> tuple[FloatArray, FloatArray]:
-        if self._slopes is None:
-            return self._products.kernel(self._vectors), np.empty(0)
-        return self._slopes.tiles(self._vectors)
+    def tile(self, rows: FloatArray) -> SmallTile:
+        """The kernel between some rows and the vectors."""
+        kernel, vectors, slopes = self._products.kernel, self._vectors, self._slopes
+        if slopes is None:
+            return SmallTile(kernel(rows, vectors), lambda weights: kernel.points_gradient(rows, vectors, weights))
+        values, by_exponent = slopes.tiles(rows)
 
-    @property
-    def matrix(self) -> FloatArray:
-        """K, k(z_i, z_j)."""
-        return self._tiles[0]
+        def gradient(weights: FloatArray) -> FloatArray:
+            pulls, middle = by_exponent * weights, np.mean(vectors, axis=0)
+            pulled = pulls.T @ (rows - middle) - np.sum(pulls, axis=0)[:, np.newaxis] * (vectors - middle)
+            return np.asarray(pulled * slopes.inverse_square)
 
-    def matrix_gradient(self, weights: FloatArray) -> FloatArray:
-        """Σ_i w_ij ∂k(z_i, z_j) by the second argument, shape (m, d)."""
-        z = self._vectors
-        if self._slopes is None:
-            return self._products.kernel.points_gradient(z, z, weights)
-        pulls = self._tiles[1] * weights
-        centred = z - np.mean(z, axis=0)
-        gradient = pulls.T @ centred - np.sum(pulls, axis=0)[:, np.newaxis] * centred
-        return np.asarray(gradient * self._slopes.inverse_square)
+        return SmallTile(values, gradient)
+
+
+@dataclass(frozen=True)
+class SmallTile:
+    """k between few rows and the vectors.
+
+    Attributes
+    ----------
+    values : array (q, m)
+    gradient : callable
+        From weights (q, m) to Σ_i w_ij ∂k(x_i, z_j), shape (m, d).
+    """
+
+    values: FloatArray
+    gradient: Callable[[FloatArray], FloatArray]
 
 
 class _Slopes:

@@ -28,8 +28,10 @@ from mercer._typing import FloatArray, IntArray
 
 __all__ = ["Descent", "irprop"]
 
-# The standard constants. Steps are in units of what the caller calls one step.
+# The standard constants.
 GROW, SHRINK = 1.2, 0.5
+# In the caller's units. The first step is the published one; the largest is not (50, in weights of a neural network): a
+# vector that leaves the reach of a kernel does not come back.
 FIRST, LEAST, LARGEST = 0.0125, 1e-6, 1.0
 
 # From parameters (s, q) of the problems whose numbers are given: errors (s,), gradients (s, q).

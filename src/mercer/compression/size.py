@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from mercer._typing import FloatArray
+from mercer.compression.data_distance import output_units
 from mercer.compression.shrink import Shrinker, Shrunk
 from mercer.engine import Executor
 from mercer.expansion import KernelExpansion
@@ -70,9 +71,7 @@ def find_size(
 
 def relative_difference(values: FloatArray, others: FloatArray) -> float:
     """Root mean square difference by output, in standard deviations of the values; the largest."""
-    deviations = np.std(values, axis=0)
-    sizes = np.sqrt(np.mean(values**2, axis=0))
-    units = np.where(deviations > 0, deviations, np.where(sizes > 0, sizes, 1.0))  # an output may be constant
+    units = output_units(np.std(values, axis=0), np.sqrt(np.mean(values**2, axis=0)))
     return float(np.max(np.sqrt(np.mean((values - others) ** 2, axis=0)) / units))
 
 

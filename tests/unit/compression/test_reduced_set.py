@@ -103,6 +103,20 @@ def test_coefficients_that_cancel_leave_the_intercept():
         assert len(small.expansion.points) == 1
 
 
+def test_coefficients_that_cancel_to_rounding_leave_the_intercept():
+    points = np.random.default_rng(0).normal(size=(30, 2))
+    coefficients = np.random.default_rng(1).normal(size=(30, 1))
+    coefficients -= points @ np.linalg.lstsq(points, coefficients, rcond=None)[0]  # Σ α x = 0
+    small = reduce_expansion(KernelExpansion(Linear(), points, coefficients, np.ones(1)), 5, random_state=0)
+    np.testing.assert_allclose(small.expansion.evaluate(points), 1.0, atol=1e-9)
+
+
+def test_outputs_that_are_constant_have_no_units():
+    values = np.column_stack([np.ones(50) + 1e-16, np.zeros(50), np.linspace(0, 1, 50)])
+    assert relative_difference(values, np.add(values, [0.1, 0.1, 0.0])) == pytest.approx(0.1)
+    assert relative_difference(values, np.add(values, [0, 0, np.std(values[:, 2])])) == pytest.approx(1.0)
+
+
 def test_a_smooth_function_is_not_given_vectors_that_say_nothing():
     smooth = ExactRegressor(Gaussian(30.0), noise=1e-6).fit(X, Y).expansion_
     small = reduce_expansion(smooth, 100, random_state=0, max_iter=20)
