@@ -10,14 +10,16 @@ from typing import Any, TypeVar, cast
 import numba
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic, overload
 
-__all__ = ["bits_to_float", "float_to_bits", "inlined", "jit", "jit_least", "jit_sum", "overload"]
+__all__ = ["bits_to_float", "call_fortran", "float_to_bits", "inlined", "jit", "jit_least", "jit_sum", "overload"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 # Inside compiled code an intrinsic takes one argument less than its definition: Python's types cannot say so.
 _intrinsic: Any = intrinsic
+_place: Any = cgutils.alloca_once_value
 
 _FLOAT_BITS: dict[Any, tuple[Any, Any, Any]] = {
     types.float64: (types.int64, ir.DoubleType(), ir.IntType(64)),
@@ -77,3 +79,29 @@ def bits_to_float(_context: Any, bits: Any) -> Any:
         return builder.bitcast(arguments[0], llvm_float)
 
     return number(bits), generate
+
+
+@_intrinsic  # type: ignore[untyped-decorator]
+def call_fortran(_context: Any, _address: Any, arguments: Any) -> Any:
+    """Call the Fortran subroutine at an address with a tuple of arguments, each by reference.
+
+    Arrays are passed as they lie, integers as 32 bits, a letter as its number in ``uint8``. The address is an argument
+    and not a constant, so that compiled code can be kept on disk.
+    """
+
+    def generate(context: Any, builder: Any, _signature: Any, values: Any) -> Any:
+        pointer = ir.IntType(8).as_pointer()
+        places = []
+        for i, kind in enumerate(arguments.types):
+            value = builder.extract_value(values[1], i)
+            if isinstance(kind, types.Array):
+                place = context.make_array(kind)(context, builder, value).data
+            else:
+                wide = getattr(kind, "bitwidth", 0) == 64 and isinstance(kind, types.Integer)
+                place = _place(builder, builder.trunc(value, ir.IntType(32)) if wide else value)
+            places.append(builder.bitcast(place, pointer))
+        subroutine = ir.FunctionType(ir.VoidType(), [pointer] * len(places))
+        builder.call(builder.inttoptr(values[0], subroutine.as_pointer()), places)
+        return context.get_dummy_value()
+
+    return types.void(_address, arguments), generate

@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from mercer._jit import bits_to_float, float_to_bits, inlined, jit, jit_sum, overload
-from mercer._typing import FloatArray
+from mercer._typing import FloatArray, IntArray
 
 __all__ = [
     "CUTOFF",
@@ -45,6 +45,7 @@ __all__ = [
     "linear_exponential",
     "quadratic_exponential",
     "recompute_pairs",
+    "scale_points",
     "scale_rows",
     "wendland",
     "wendland_over_distance",
@@ -284,6 +285,29 @@ def scale_rows(rows: FloatArray, shift: FloatArray, inverse_scale: FloatArray, o
         out[i, n_features + 1] = one
         largest = max(largest, half_norm)
     return largest
+
+
+@jit_sum
+def scale_points(
+    points: FloatArray,
+    places: IntArray,
+    shift: FloatArray,
+    inverse_scale: FloatArray,
+    scaled: FloatArray,
+    folded: FloatArray,
+) -> Any:
+    """Fill rows ``places`` of z̃ (m, d) and [z̃, 1, -|z̃|²/2] (m, d+2), float64 inside; return whether all are finite."""
+    n_features, finite = points.shape[1], True
+    for place in places:
+        half_norm = scaled.dtype.type(0)
+        for k in range(n_features):
+            value = scaled.dtype.type((points[place, k] - shift[k]) * inverse_scale[k])
+            scaled[place, k] = value
+            folded[place, k] = value
+            half_norm += value * value
+        folded[place, n_features + 1] = scaled.dtype.type(-0.5) * half_norm
+        finite = finite and bool(np.isfinite(half_norm))
+    return finite
 
 
 @jit_sum

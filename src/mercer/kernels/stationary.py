@@ -156,27 +156,27 @@ class StationarySection(Section):
         # The shift in the tile's own dtype, so that rows and points are moved by exactly the same amount; the median,
         # because an outlier among the points must not move the others.
         self.shift = (np.median(points, axis=0) if len(points) else np.zeros(self.n_features)).astype(dtype)
+        self._shift64 = self.shift.astype(np.float64)
         inverse_scale = np.broadcast_to(1.0 / np.asarray(kernel.length_scale, dtype=np.float64), self.n_features)
         self._inverse_scale64 = np.ascontiguousarray(inverse_scale)
         self.inverse_scale = inverse_scale.astype(dtype)
         self.points = np.empty(points.shape, dtype=dtype)  # z̃, (m, d)
         self._folded = np.ones((self.n_points, self.n_features + 2), dtype=dtype).T  # (d+2, m)
         self._limits = kernel.limits(dtype)
-        self._fill(points, slice(None))
+        self._fill(slice(None))
 
     def replace(self, points: FloatArray, places: slice | IntArray) -> None:
         """Put points in the places of others."""
         self._given[places] = points
-        self._fill(self._given[places], places)
+        self._fill(places)
 
-    def _fill(self, points: FloatArray, places: slice | IntArray) -> None:
-        with np.errstate(over="ignore"):  # pairs with such points are computed from differences
-            scaled = ((points - self.shift.astype(np.float64)) * self._inverse_scale64).astype(self.dtype)
-            halves = -0.5 * np.einsum("ij,ij->i", scaled, scaled)
-        self.points[places] = scaled
-        folded = self._folded.T
-        folded[places, :-2], folded[places, -1] = scaled, halves
-        if not np.all(np.isfinite(halves)):
+    def _fill(self, places: slice | IntArray) -> None:
+        if isinstance(places, slice):
+            places = np.arange(*places.indices(self.n_points))
+        # Where norms overflow, pairs with such points are computed from differences.
+        if not profiles.scale_points(
+            self._given, places, self._shift64, self._inverse_scale64, self.points, self._folded.T
+        ):
             self._limits = (-1.0, *self._limits[1:])
 
     def scaled(self, rows: FloatArray) -> FloatArray:

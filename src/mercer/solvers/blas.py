@@ -17,7 +17,16 @@ from scipy.linalg import cython_blas, cython_lapack
 from mercer._jit import jit
 from mercer._typing import FloatArray
 
-__all__ = ["add_gram", "factor_upper", "mirror", "multiply_symmetric", "solve_upper", "subtract_products", "whiten"]
+__all__ = [
+    "add_gram",
+    "address",
+    "factor_upper",
+    "mirror",
+    "multiply_symmetric",
+    "solve_upper",
+    "subtract_products",
+    "whiten",
+]
 
 _CHAR = ctypes.c_char_p
 _INT = ctypes.POINTER(ctypes.c_int)
@@ -37,15 +46,20 @@ _SIGNATURES = {
 
 
 @cache
-def _routine(name: str) -> Any:
+def address(name: str) -> int:
+    """Where a routine lies, for calls from compiled code."""
     library = cython_lapack if name == "dpotrf" else cython_blas
     capsule = library.__pyx_capi__[name]
     get_name = ctypes.pythonapi.PyCapsule_GetName
     get_name.restype, get_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
     get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
     get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    address = get_pointer(capsule, get_name(capsule))
-    return ctypes.CFUNCTYPE(None, *_SIGNATURES[name])(address)
+    return int(get_pointer(capsule, get_name(capsule)))
+
+
+@cache
+def _routine(name: str) -> Any:
+    return ctypes.CFUNCTYPE(None, *_SIGNATURES[name])(address(name))
 
 
 def _int(value: int) -> Any:

@@ -3,9 +3,9 @@
 ``rules`` says when functions come and go, ``reference`` is the plain recursion, ``blocks`` the fast one.
 """
 
-from mercer.solvers.recursive.blocks import BlockRecursion, Together, block_rows, one_after_the_other
+from mercer.solvers.recursive.blocks import BlockRecursion, Together, block_rows
 from mercer.solvers.recursive.reference import ReferenceRecursion
 from mercer.solvers.recursive.rules import Rules
 from mercer.solvers.recursive.updates import inverse
 
-__all__ = ["BlockRecursion", "ReferenceRecursion", "Rules", "Together", "block_rows", "inverse", "one_after_the_other"]
+__all__ = ["BlockRecursion", "ReferenceRecursion", "Rules", "Together", "block_rows", "inverse"]

@@ -14,7 +14,7 @@ row is in ``steps``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,10 +22,11 @@ from scipy.linalg import solve_triangular
 
 from mercer._typing import FloatArray, IntArray
 from mercer.exceptions import NotPositiveDefiniteError
-from mercer.solvers.blas import mirror, multiply_symmetric
+from mercer.solvers.blas import mirror
+from mercer.solvers.compiled_blas import multiply_symmetric, routines
 from mercer.solvers.recursive.reference import ReferenceRecursion
 from mercer.solvers.recursive.rules import LEAST_NOVELTY, TIE, Rules, weakest
-from mercer.solvers.recursive.steps import (
+from mercer.solvers.recursive.state import (
     COST,
     GROWN,
     HIDDEN,
@@ -34,16 +35,24 @@ from mercer.solvers.recursive.steps import (
     N_V,
     PRUNED,
     SCORED,
-    SIGMA,
     SIZE,
-    TAU,
+    Data,
     Limits,
     State,
-    learn_rows,
 )
-from mercer.solvers.recursive.updates import apply, inverse, lower_factor
+from mercer.solvers.recursive.steps import learn_rows
+from mercer.solvers.recursive.updates import (
+    apply,
+    close_block,
+    go_back,
+    inverse,
+    learn_blocks,
+    lower_factor,
+    multiply,
+    open_block,
+)
 
-__all__ = ["BlockRecursion", "Together", "block_rows", "one_after_the_other"]
+__all__ = ["BlockRecursion", "Together", "block_rows"]
 
 
 _LEAST_LEFT = 1e-50
@@ -61,24 +70,36 @@ def block_rows(n_functions: int, forgetting: float = 1.0) -> int:
     return rows if forgetting == 1.0 else max(1, min(rows, int(np.log(_LEAST_LEFT) / np.log(forgetting))))
 
 
-def one_after_the_other(first: Callable[[], object], second: Callable[[], object]) -> None:
-    """Call two functions."""
-    first()
-    second()
-
-
 class BlockRecursion:
     """The recursion on blocks; see ``ReferenceRecursion`` for the parameters and attributes."""
 
     def __init__(self, rules: Rules, n_outputs: int = 1) -> None:
         self.rules = rules
-        self.P_inverse: FloatArray = np.empty((0, 0))
-        self.K_inverse: FloatArray = np.empty((0, 0))
+        self._P: FloatArray = np.empty((0, 0))  # with room: the first rows and columns are in use
+        self._K: FloatArray = np.empty((0, 0))
         self.coefficients: FloatArray = np.empty((0, n_outputs))
         self.births: IntArray = np.empty(0, dtype=np.intp)
         self.cost = self.hidden_cost = 0.0
         self.n_seen = self.n_grown = self.n_pruned = 0
-        self._memories: list[State | None] = [None, None]
+        self._state: Any = None  # memory to work in
+
+    @property
+    def P_inverse(self) -> FloatArray:  # noqa: N802  a matrix keeps its letter
+        """P⁻¹."""
+        return self._P[: len(self.births), : len(self.births)]
+
+    @P_inverse.setter
+    def P_inverse(self, matrix: FloatArray) -> None:  # noqa: N802
+        self._P = np.ascontiguousarray(matrix)
+
+    @property
+    def K_inverse(self) -> FloatArray:  # noqa: N802  a matrix keeps its letter
+        """K_mm⁻¹."""
+        return self._K[: len(self.births), : len(self.births)]
+
+    @K_inverse.setter
+    def K_inverse(self, matrix: FloatArray) -> None:  # noqa: N802
+        self._K = np.ascontiguousarray(matrix)
 
     def begin(self, prior: float, target: FloatArray, weight: float) -> bool:
         """Learn the first row, where there is an intercept; returns whether it has become a function."""
@@ -95,7 +116,7 @@ class BlockRecursion:
         targets: FloatArray,
         weights: FloatArray,
         *,
-        together: Together = one_after_the_other,
+        together: Together | None = None,
     ) -> tuple[IntArray, FloatArray]:
         """Learn rows, in blocks. If it fails, some blocks may have been learned: work on a copy, as estimators do.
 
@@ -109,8 +130,8 @@ class BlockRecursion:
         targets : array (n, p)
         weights : array (n,)
             Above zero.
-        together : callable
-            Calls two functions, which may run at the same time.
+        together : callable or None, default=None
+            Calls two functions at the same time; None does all work in this thread.
 
         Returns
         -------
@@ -119,35 +140,70 @@ class BlockRecursion:
         residuals : array (n,)
             Squared error of each row before it was learned, summed over outputs.
         """
-        m, before, residuals = len(self.births), self.n_seen, np.empty(len(values))
-        columns = np.arange(m)  # of the functions in use
-        spans = list(self._spans(len(values)))
-        block = self._prepare(values, columns, spans[0])
-        self._multiply(block, together)
-        for span, following in zip(spans, [*spans[1:], None], strict=True):
-            learn_rows(block, self._limits(), prior[span], targets[span], weights[span])
-            if not block.numbers[LEAST] > -_NEGATIVE:
-                msg = (
-                    f"a row's squared distance from the dictionary is {block.numbers[LEAST]:.2g} of k(x, x): "
-                    "the kernel is not positive definite on these rows."
-                )
-                raise NotPositiveDefiniteError(msg)
-            residuals[span] = block.residuals
-            source = self._take(block)
-            columns = np.concatenate([columns, m + np.arange(span.start, span.stop)])[source]
-            ahead = None if following is None else self._prepare(values, columns, following)
-            self._apply(block, source, ahead, together)
-            block = block if ahead is None else ahead
-        mirror(self.P_inverse)
-        mirror(self.K_inverse)
-        return np.where(self.births >= before, self.births - before, -1), residuals
+        self._open(len(values))
+        data = Data(values, prior, targets, weights, np.empty(len(values)))
+        before = self.n_seen
+        if together is None:
+            learn_blocks(routines(), self._state, (self._P, self._K), self._limits(), data, before)
+        else:
+            self._learn_side_by_side(data, together)
+        self._close(len(values))
+        return np.where(self.births >= before, self.births - before, -1), data.residuals
 
-    def _spans(self, n_rows: int) -> Iterator[slice]:
-        start = 0
-        while start < n_rows:
-            stop = min(start + block_rows(len(self.births), self.rules.forgetting), n_rows)
-            yield slice(start, stop)
-            start = stop
+    def _open(self, n_rows: int) -> None:
+        """Have room for the functions that rows may become, and the state before them."""
+        m, n_outputs = len(self.births), self.coefficients.shape[1]
+        most = max(m, min(self.rules.max_basis + int(self.rules.intercept), m + n_rows))
+        self._P, self._K = _with_room(self._P, m, most), _with_room(self._K, m, most)
+        shape = (min(block_rows(m, self.rules.forgetting), n_rows), n_outputs)
+        state = self._state
+        if state is None or (len(state.values), len(state.w)) != shape or state.values.shape[1] < most + shape[0]:
+            self._state = state = State.empty(shape[0], max(most + shape[0], 2 * m), n_outputs)
+        state.w[:, :m], state.births[:m], state.columns[:m] = self.coefficients.T, self.births, np.arange(m)
+        state.counts[:] = 0
+        state.counts[SIZE], state.counts[SCORED] = m, n_outputs - self.rules.hidden
+        state.numbers[:] = 1.0, 0.0, self.cost, 1.0, self.hidden_cost
+
+    def _close(self, n_rows: int) -> None:
+        """Take what is known after the last block."""
+        state, size = self._state, int(self._state.counts[SIZE])
+        if not state.numbers[LEAST] > -_NEGATIVE:
+            msg = (
+                f"a row's squared distance from the dictionary is {state.numbers[LEAST]:.2g} of k(x, x): "
+                "the kernel is not positive definite on these rows."
+            )
+            raise NotPositiveDefiniteError(msg)
+        self.coefficients, self.births = np.ascontiguousarray(state.w[:, :size].T), state.births[:size].copy()
+        self.cost, self.hidden_cost = float(state.numbers[COST]), float(state.numbers[HIDDEN])
+        self.n_seen += n_rows
+        self.n_grown += int(state.counts[GROWN])
+        self.n_pruned += int(state.counts[PRUNED])
+
+    def _learn_side_by_side(self, data: Data, together: Together) -> None:
+        """As ``learn_blocks`` does, with each inverse cared for on its own."""
+        blas, state, limits, forgets = routines(), self._state, self._limits(), self.rules.forgetting < 1.0
+        P, K = self._P, self._K
+
+        def multiply_p() -> None:
+            multiply(blas, P, state.values, state.u, state.P_diagonal, state.counts)
+
+        def multiply_k() -> None:
+            multiply(blas, K, state.values, state.a, state.K_diagonal, state.counts)
+
+        def apply_p() -> None:
+            apply(blas, P, (state.V, state.c, state.counts[N_V]), state.source, state.P_room, state.counts)
+
+        def apply_k() -> None:
+            apply(blas, K, (state.G, state.d, state.counts[N_G]), state.source, state.K_room, state.counts)
+
+        for start in range(0, len(data.prior), len(state.values)):
+            open_block(state, data, start, self.n_seen)
+            together(multiply_p, multiply_k)
+            learn_rows(blas, state, (P, K), limits, data, start)
+            close_block(state, data, start)
+            together(apply_p, apply_k)
+            if forgets:
+                go_back(P, K, state)
 
     def _limits(self) -> Limits:
         rules, fixed = self.rules, int(self.rules.intercept)
@@ -195,89 +251,33 @@ class BlockRecursion:
             self.n_pruned += 1
         return kept
 
+    def K_inverse_times(self, vector: FloatArray) -> FloatArray:  # noqa: N802  as the matrix
+        """K_mm⁻¹ times a vector (m,), from the upper triangle."""
+        m, product = len(vector), np.empty((1, len(vector)))
+        multiply_symmetric(routines(), vector[np.newaxis], self._K, product, (1, m, m, self._K.shape[1], m))
+        return np.asarray(product[0])
+
+    def mirror(self) -> None:
+        """Fill in the lower triangles of the inverses, which ``learn`` leaves as they were."""
+        mirror(self.P_inverse)
+        mirror(self.K_inverse)
+
     def copy(self) -> BlockRecursion:
         """A recursion with the same future that shares nothing."""
-        other = BlockRecursion(self.rules, self.coefficients.shape[1])
-        for name, value in vars(self).items():
-            setattr(other, name, value.copy() if isinstance(value, np.ndarray) else value)
-        other._memories = [None, None]
+        other = BlockRecursion(self.rules)
+        other.__setstate__(self.__getstate__())
         return other
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"_memories": [None, None]}
+        """All but room and memory to work in."""
+        state = {name: value for name, value in vars(self).items() if not name.startswith("_")}
+        state |= {"P_inverse": self.P_inverse, "K_inverse": self.K_inverse}
+        return {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in state.items()}
 
-    def _prepare(self, values: FloatArray, columns: IntArray, span: slice) -> State:
-        """The state of a block, but for what its rows are to the functions before it."""
-        n_rows, m, n_outputs = span.stop - span.start, len(columns), self.coefficients.shape[1]
-        shape = (n_rows, m + n_rows)
-        self._memories.reverse()  # the other one is at work
-        memory = self._memories[0]
-        if memory is None or memory.u.shape != shape:
-            self._memories[0] = memory = _memory(*shape, n_outputs)
-        block = memory._replace(P0=self.P_inverse, K0=self.K_inverse)
-        own = np.arange(span.start, span.stop) + values.shape[1] - len(values)
-        np.take(values[span], np.concatenate([columns, own]), axis=1, out=block.values, mode="clip")
-        block.u[:, m:], block.a[:, m:] = 0.0, 0.0
-        block.w[:, :m], block.w[:, m:] = self.coefficients.T, 0.0
-        block.used[:m], block.used[m:] = 1.0, 0.0
-        block.births[:m], block.births[m:] = self.births, np.arange(self.n_seen, self.n_seen + n_rows)
-        block.homes[:m], block.homes[m:] = np.arange(m), -1
-        block.counts[:] = 0
-        block.counts[SIZE], block.counts[SCORED] = m, n_outputs - self.rules.hidden
-        block.numbers[:] = 1.0, 0.0, self.cost, 1.0, self.hidden_cost
-        return block
-
-    def _multiply(self, block: State, together: Together) -> None:
-        together(
-            lambda: _multiplied(self.P_inverse, block.values, block.u, block.P_diagonal),
-            lambda: _multiplied(self.K_inverse, block.values, block.a, block.K_diagonal),
-        )
-
-    def _take(self, block: State) -> IntArray:
-        """Coefficients and counts after a block; returns the slot that each function in use has."""
-        m, size = len(self.births), int(block.counts[SIZE])
-        born = m + np.flatnonzero(block.used[m:])
-        source = np.arange(size)
-        source[block.homes[born]] = born
-        if size > m:
-            self.P_inverse, self.K_inverse = _enlarged(self.P_inverse, size), _enlarged(self.K_inverse, size)
-        self.coefficients = np.ascontiguousarray(block.w[:, source].T)
-        self.births = block.births[source]
-        self.cost, self.hidden_cost = float(block.numbers[COST]), float(block.numbers[HIDDEN])
-        self.n_seen += len(block.values)
-        self.n_grown += int(block.counts[GROWN])
-        self.n_pruned += int(block.counts[PRUNED])
-        return source
-
-    def _apply(self, block: State, source: IntArray, ahead: State | None, together: Together) -> None:
-        """Apply what was learned to the upper triangles, and go ahead to the next block, each inverse on its own."""
-        n_v, n_g = int(block.counts[N_V]), int(block.counts[N_G])
-        forgets = self.rules.forgetting < 1.0
-
-        def care_for_p() -> None:
-            apply(self.P_inverse, block.V, block.c, n_v, source)
-            if ahead is not None and not forgets:
-                _multiplied(self.P_inverse, ahead.values, ahead.u, ahead.P_diagonal)
-
-        def care_for_k() -> None:
-            if n_g:
-                apply(self.K_inverse, block.G, block.d, n_g, source)
-            if ahead is not None and not forgets:
-                _multiplied(self.K_inverse, ahead.values, ahead.a, ahead.K_diagonal)
-
-        together(care_for_p, care_for_k)
-        if forgets:
-            self.P_inverse *= block.numbers[SIGMA]  # in place: the next block refers to it
-            self.P_inverse += block.numbers[TAU] * self.K_inverse
-            if ahead is not None:
-                self._multiply(ahead, together)
-
-
-def _multiplied(matrix: FloatArray, values: FloatArray, products: FloatArray, diagonal: FloatArray) -> None:
-    """Fill in the products of rows with an inverse, and its diagonal; empty slots have zeros."""
-    m = len(matrix)
-    multiply_symmetric(values[:, :m], matrix, products[:, :m])
-    diagonal[:m], diagonal[m:] = np.diagonal(matrix), 0.0
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._state = None
+        for name, value in state.items():
+            setattr(self, name, value)
 
 
 def _removed(matrix: FloatArray, place: int) -> FloatArray:
@@ -287,31 +287,11 @@ def _removed(matrix: FloatArray, place: int) -> FloatArray:
     return np.delete(np.delete(smaller, place, axis=0), place, axis=1)
 
 
-def _memory(n_rows: int, slots: int, n_outputs: int) -> State:
-    return State(
-        values=np.empty((n_rows, slots)),
-        u=np.empty((n_rows, slots)),
-        a=np.empty((n_rows, slots)),
-        w=np.empty((n_outputs, slots)),
-        P_diagonal=np.empty(slots),
-        K_diagonal=np.empty(slots),
-        used=np.empty(slots),
-        births=np.empty(slots, dtype=np.intp),
-        homes=np.empty(slots, dtype=np.intp),
-        P0=np.empty((0, 0)),
-        K0=np.empty((0, 0)),
-        V=np.empty((5 * n_rows, slots)),
-        c=np.empty(5 * n_rows),
-        G=np.empty((2 * n_rows, slots)),
-        d=np.empty(2 * n_rows),
-        counts=np.zeros(6, dtype=np.intp),
-        numbers=np.zeros(5),
-        residuals=np.empty(n_rows),
-    )
-
-
-def _enlarged(matrix: FloatArray, size: int) -> FloatArray:
-    """The matrix with zeros for newcomers."""
-    larger = np.zeros((size, size))
-    larger[: len(matrix), : len(matrix)] = matrix
+def _with_room(matrix: FloatArray, size: int, most: int) -> FloatArray:
+    """The first rows and columns of a matrix in an array with room for more: the matrix itself, if it has."""
+    if len(matrix) >= most and matrix.flags.writeable:
+        return matrix
+    room = max(most, min(2 * size, 2 * most))
+    larger = np.zeros((room, room))
+    larger[:size, :size] = matrix[:size, :size]
     return larger

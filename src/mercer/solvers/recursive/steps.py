@@ -1,388 +1,353 @@
-r"""What happens to one row within a block, compiled.
+r"""What happens to the rows of a block, compiled.
 
 The formulas are those of ``reference``. Growing and then pruning the newcomer is the normal step alone, and is known
 beforehand: its score would be :math:`\kappa^2\Delta_b`, the others'
 :math:`(w_i + \kappa v_i)^2/(P^{-1}_{ii} + v_i^2/\Delta_b)`.
+
+Functions here take arrays and the number of a row, and no views of rows: taking a view costs as much as the work on a
+short row does.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from mercer._jit import jit_least, jit_sum
-from mercer._typing import FloatArray, IntArray
+from mercer._typing import FloatArray
+from mercer.solvers.compiled_blas import Routines, add_product
+from mercer.solvers.recursive.state import (
+    BEFORE,
+    COST,
+    FOLD,
+    GROWN,
+    HIDDEN,
+    LEAST,
+    N_G,
+    N_V,
+    PRUNED,
+    ROWS,
+    SCORED,
+    SIGMA,
+    SIZE,
+    TAU,
+    Data,
+    Limits,
+    State,
+)
 
-__all__ = [
-    "COST",
-    "GROWN",
-    "HIDDEN",
-    "LEAST",
-    "N_G",
-    "N_V",
-    "PRUNED",
-    "SCORED",
-    "SIGMA",
-    "SIZE",
-    "TAU",
-    "Limits",
-    "State",
-    "learn_rows",
-]
+__all__ = ["learn_rows"]
 
-N_V, N_G, SIZE, GROWN, PRUNED, SCORED = range(6)  # of ``counts``
-SIGMA, TAU, COST, LEAST, HIDDEN = range(5)  # of ``numbers``
-_FOLD = 32  # rows after which vectors are folded into the products of the rows to come
 _OUT_OF_USE = 1e300  # score of slots that cannot be removed
 
 
-class Limits(NamedTuple):
-    """The rules, as numbers; a negative ``gain_tol`` asks for novelty alone.
-
-    The first ``fixed`` functions, which count in ``max_basis``, are never removed. Constants of other modules are here,
-    too: compiled code that is kept on disk would not notice their change.
-    """
-
-    noise: float
-    max_basis: int
-    fixed: int
-    novelty_tol: float
-    gain_tol: float
-    forgetting: float
-    least_novelty: float
-    tie: float
-
-
-class State(NamedTuple):
-    """A block of b rows with m functions before it; s = m + b slots.
-
-    Attributes
-    ----------
-    values : array (b, s)
-        Kernel values between the rows and the functions of all slots.
-    u, a : arrays (b, s)
-        Mk and K⁻¹k of the rows, as far as vectors are folded in.
-    w : array (p, s)
-    P_diagonal, K_diagonal : arrays (s,)
-        Of P⁻¹ and K⁻¹.
-    used : array (s,)
-        1 for functions in use, else 0.
-    births, homes : arrays (s,)
-        Row number that each slot came from; its place after the block.
-    P0, K0 : arrays (m, m)
-        P⁻¹ and K⁻¹ before the block; the upper triangles.
-    V, c : arrays (5 b, s), (5 b,)
-        Vectors and factors of M.
-    G, d : arrays (2 b, s), (2 b,)
-        Vectors and factors of K⁻¹.
-    counts : array (6,)
-        Vectors in V, in G; functions in use; grown; pruned; outputs that count.
-    numbers : array (5,)
-        σ, τ, ξ; the least novelty seen, as a share of k(x, x); ξ of the outputs that do not count.
-    residuals : array (b,)
-        |ρ|² of the rows, before they were learned.
-    """
-
-    values: FloatArray
-    u: FloatArray
-    a: FloatArray
-    w: FloatArray
-    P_diagonal: FloatArray
-    K_diagonal: FloatArray
-    used: FloatArray
-    births: IntArray
-    homes: IntArray
-    P0: FloatArray
-    K0: FloatArray
-    V: FloatArray
-    c: FloatArray
-    G: FloatArray
-    d: FloatArray
-    counts: IntArray
-    numbers: FloatArray
-    residuals: FloatArray
-
-
 @jit_sum
-def learn_rows(state: State, limits: Limits, prior: FloatArray, targets: FloatArray, weights: FloatArray) -> None:
-    """Learn the rows of a block one after the other."""
+def learn_rows(blas: Routines, state: State, before: Any, limits: Limits, data: Data, start: Any) -> None:
+    """Learn the rows of a block, those of the data from ``start`` on, one after the other.
+
+    ``before`` are P⁻¹ and K⁻¹ before the block, the upper triangles.
+    """
+    counts, numbers, noise = state.counts, state.numbers, limits.noise
     folded_v, folded_g = 0, 0  # vectors that are in u and a
-    for t in range(len(state.values)):
-        if t % _FOLD == 0 and t > 0:
-            _fold(state.values, state.u, state.V[folded_v : state.counts[N_V]], state.c[folded_v:], t)
-            _fold(state.values, state.a, state.G[folded_g : state.counts[N_G]], state.d[folded_g:], t)
-            folded_v, folded_g = state.counts[N_V], state.counts[N_G]
+    for t in range(counts[ROWS]):
+        here, row = counts[BEFORE] + t, start + t  # slot of this row; those behind it are empty
+        if t > 0 and t % FOLD == 0:
+            slots = counts[BEFORE] + counts[ROWS]
+            span_v = (counts[ROWS] - t, t, folded_v, counts[N_V], slots)
+            span_g = (counts[ROWS] - t, t, folded_g, counts[N_G], slots)
+            _fold(blas, state.values, state.u, (state.V, state.c), state.projections, span_v)
+            _fold(blas, state.values, state.a, (state.G, state.d), state.projections, span_g)
+            folded_v, folded_g = counts[N_V], counts[N_G]
         if limits.forgetting < 1.0:
-            _forget(state, limits, len(state.P0) + t)
-        Delta, delta = _project(state, t, (folded_v, folded_g), 1.0 / weights[t], prior[t])
-        if delta < state.numbers[LEAST] * prior[t]:
-            state.numbers[LEAST] = delta / prior[t]
-        least = max(limits.novelty_tol, limits.least_novelty * prior[t])
-        _learn(state, limits, t, (Delta, delta, least), targets[t])
+            _forget(state.w, state.P_diagonal, state.K_diagonal, numbers, (limits.forgetting, noise, here))
+        _add_projections(state.a, state.values, t, state.G, state.d, (folded_g, counts[N_G], here))
+        _add_projections(state.u, state.values, t, state.V, state.c, (folded_v, counts[N_V], here))
+        along_u, along_a = _combine(state.values, state.u, state.a, t, state.used, (numbers[SIGMA], numbers[TAU], here))
+        prior = data.prior[row]
+        Delta, delta = 1.0 / data.weights[row] + along_u, prior - along_a
+        if not delta >= numbers[LEAST] * prior:
+            numbers[LEAST] = delta / prior
+        square = _normal_step(state, t, here, Delta, data.targets, row)
+        data.residuals[row] = square
+        if not delta > max(limits.novelty_tol, limits.least_novelty * prior):
+            continue
+        pivot = delta * (noise + delta / Delta)
+        gain = square / (noise * Delta + delta) ** 2 * pivot
+        if limits.gain_tol >= 0.0 and delta * gain <= limits.gain_tol:
+            continue
+        for o in range(len(state.w)):
+            state.by_output[1, o] = state.by_output[0, o] / (noise * Delta + delta)
+        _newcomer(state.a, state.u, t, delta / Delta, state.scratch, here)
+        if counts[SIZE] < limits.max_basis:
+            _growing_step(state, t, here, delta, pivot)
+            state.homes[here] = counts[SIZE]
+            counts[SIZE] += 1
+            numbers[COST] -= gain
+            continue
+        place = _weakest(state, (limits.fixed, limits.tie), (pivot, gain), here)
+        if place < here:
+            _growing_step(state, t, here, delta, pivot)
+            numbers[COST] -= gain
+            _pruning_step(state, before, place, here)
 
 
 @jit_sum
-def _fold(values: FloatArray, products: FloatArray, vectors: FloatArray, factors: FloatArray, first: Any) -> None:
-    """Account for vectors in the products of the rows that are left."""
-    if len(vectors) == 0:
+def _fold(blas: Routines, values: FloatArray, products: FloatArray, sums: Any, room: FloatArray, span: Any) -> None:
+    """Account for vectors ``first`` to ``last`` in the products of the rows from t on.
+
+    ``span`` are the number of these rows, t, first, last, and the number of slots.
+    """
+    (vectors, factors), (n_rows, t, first, last, slots) = sums, span
+    number, stride, width = last - first, values.shape[1], room.shape[1]
+    if number == 0:
         return
-    projections = np.dot(values[first:], vectors.T)
-    for j in range(len(vectors)):
-        for i in range(len(projections)):
-            projections[i, j] *= factors[j]
-    products[first:] += np.dot(projections, vectors)
+    new = vectors[first:]
+    add_product(blas, values[t:], new, room, (n_rows, number, slots, stride, stride, width, True, 0.0))
+    for i in range(n_rows):
+        for j in range(number):
+            room[i, j] *= factors[first + j]
+    add_product(blas, room, new, products[t:], (n_rows, slots, number, width, stride, stride, False, 1.0))
 
 
 @jit_sum
-def _learn(state: State, limits: Limits, t: Any, scalars: Any, target: FloatArray) -> None:
-    Delta, delta, least = scalars
-    here = len(state.P0) + t  # slot of this row; those behind it are empty
-    rho = np.empty(len(state.w))
-    square = _normal_step(state, t, here, Delta, target, rho)
-    state.residuals[t] = square
-    if delta <= least:
-        return
-    pivot = delta * (limits.noise + delta / Delta)
-    gain = square / (limits.noise * Delta + delta) ** 2 * pivot
-    if limits.gain_tol >= 0.0 and delta * gain <= limits.gain_tol:
-        return
-    kappa = rho / (limits.noise * Delta + delta)
-    v, ratio, u, a = np.empty(here + 1), delta / Delta, state.u[t], state.a[t]
+def _forget(w: FloatArray, P_diagonal: FloatArray, K_diagonal: FloatArray, numbers: FloatArray, rates: Any) -> None:
+    share, noise, here = rates
+    fresh = (1.0 - share) / noise
+    numbers[SIGMA] *= share
+    numbers[TAU] = share * numbers[TAU] + fresh
+    numbers[COST] *= share
+    numbers[HIDDEN] *= share
     for i in range(here):
-        v[i] = -a[i] - ratio * u[i]
-    v[here] = 1.0
-    place = -1
-    if state.counts[SIZE] >= limits.max_basis:
-        place = _weakest(state, limits, v, kappa, (pivot, gain), here)
-        if place == here:
-            return
-    _growing_step(state, t, here, v, kappa, (delta, pivot))
-    state.numbers[COST] -= gain
-    if place < 0:
-        state.homes[here] = state.counts[SIZE]
-        state.counts[SIZE] += 1
-    else:
-        _pruning_step(state, place, here)
-
-
-@jit_sum
-def _forget(state: State, limits: Limits, here: Any) -> None:
-    share = limits.forgetting
-    fresh = (1.0 - share) / limits.noise
-    state.numbers[SIGMA] *= share
-    state.numbers[TAU] = share * state.numbers[TAU] + fresh
-    state.numbers[COST] *= share
-    state.numbers[HIDDEN] *= share
-    for i in range(here):
-        state.P_diagonal[i] = share * state.P_diagonal[i] + fresh * state.K_diagonal[i]
+        P_diagonal[i] = share * P_diagonal[i] + fresh * K_diagonal[i]
     root = np.sqrt(share)
-    for o in range(len(state.w)):
+    for o in range(len(w)):
         for i in range(here):
-            state.w[o, i] *= root
+            w[o, i] *= root
 
 
 @jit_sum
-def _project(state: State, t: Any, folded: Any, Delta: Any, delta: Any) -> Any:
-    """Make u and a of a row P⁻¹k and K⁻¹k, on the functions in use; return 1/ω + k·u and k(x, x) - k·a."""
-    k, u, a, here = state.values[t], state.u[t], state.a[t], len(state.P0) + t
-    _add_projections(a, state.G[folded[1] : state.counts[N_G]], state.d[folded[1] :], k, here)
-    _add_projections(u, state.V[folded[0] : state.counts[N_V]], state.c[folded[0] :], k, here)
-    _combine(u, a, state.used, (state.numbers[SIGMA], state.numbers[TAU]), here)
-    return Delta + _dot(k, u, here), delta - _dot(k, a, here)
-
-
-@jit_sum
-def _add_projections(vector: FloatArray, directions: FloatArray, factors: FloatArray, k: FloatArray, size: Any) -> None:
-    """Add Σ c (v·k) v to a vector: four directions at a time, which stay in the cache between product and sum."""
-    fours = len(directions) // 4 * 4
-    for j in range(0, fours, 4):
-        v0, v1, v2, v3 = directions[j], directions[j + 1], directions[j + 2], directions[j + 3]
+def _add_projections(
+    products: FloatArray, values: FloatArray, t: Any, vectors: FloatArray, factors: FloatArray, span: Any
+) -> None:
+    """Add Σ c (v·k) v to a row: four vectors at a time, which stay in the cache between product and sum."""
+    first, last, size = span
+    alone = first + (last - first) % 4
+    for j in range(first, alone):
+        along = 0.0
+        for i in range(size):
+            along += vectors[j, i] * values[t, i]
+        along *= factors[j]
+        for i in range(size):
+            products[t, i] += along * vectors[j, i]
+    for j in range(alone, last, 4):
         p0, p1, p2, p3 = 0.0, 0.0, 0.0, 0.0
         for i in range(size):
-            p0 += v0[i] * k[i]
-            p1 += v1[i] * k[i]
-            p2 += v2[i] * k[i]
-            p3 += v3[i] * k[i]
-        _add_four(
-            vector,
-            (v0, v1, v2, v3),
-            (p0 * factors[j], p1 * factors[j + 1], p2 * factors[j + 2], p3 * factors[j + 3]),
-            size,
+            k = values[t, i]
+            p0 += vectors[j, i] * k
+            p1 += vectors[j + 1, i] * k
+            p2 += vectors[j + 2, i] * k
+            p3 += vectors[j + 3, i] * k
+        fours = (p0 * factors[j], p1 * factors[j + 1], p2 * factors[j + 2], p3 * factors[j + 3])
+        _add_four(products, t, vectors, j, fours, size)
+
+
+@jit_sum
+def _add_four(target: FloatArray, t: Any, vectors: FloatArray, j: Any, factors: Any, size: Any) -> None:
+    f0, f1, f2, f3 = factors
+    for i in range(size):
+        target[t, i] += f0 * vectors[j, i] + f1 * vectors[j + 1, i] + f2 * vectors[j + 2, i] + f3 * vectors[j + 3, i]
+
+
+@jit_sum
+def _add_column(target: FloatArray, t: Any, vectors: FloatArray, factors: FloatArray, span: Any) -> None:
+    """Add column ``place`` of Σ c vvᵀ to a row; ``span``: number of vectors, place, size."""
+    last, place, size = span
+    alone = last % 4
+    for j in range(alone):
+        factor = factors[j] * vectors[j, place]
+        for i in range(size):
+            target[t, i] += factor * vectors[j, i]
+    for j in range(alone, last, 4):
+        along = (
+            factors[j] * vectors[j, place],
+            factors[j + 1] * vectors[j + 1, place],
+            factors[j + 2] * vectors[j + 2, place],
+            factors[j + 3] * vectors[j + 3, place],
         )
-    for j in range(fours, len(directions)):
-        _add(vector, directions[j], factors[j] * _dot(directions[j], k, size), size)
+        _add_four(target, t, vectors, j, along, size)
 
 
 @jit_sum
-def _add_column(vector: FloatArray, directions: FloatArray, factors: FloatArray, place: Any) -> None:
-    """Add column ``place`` of Σ c vvᵀ to a vector."""
-    fours, size = len(directions) // 4 * 4, len(vector)
-    for j in range(0, fours, 4):
-        v0, v1, v2, v3 = directions[j], directions[j + 1], directions[j + 2], directions[j + 3]
-        f0, f1, f2, f3 = factors[j], factors[j + 1], factors[j + 2], factors[j + 3]
-        _add_four(vector, (v0, v1, v2, v3), (f0 * v0[place], f1 * v1[place], f2 * v2[place], f3 * v3[place]), size)
-    for j in range(fours, len(directions)):
-        _add(vector, directions[j], factors[j] * directions[j, place], size)
-
-
-@jit_sum
-def _add_four(vector: FloatArray, directions: Any, factors: Any, size: Any) -> None:
-    (v0, v1, v2, v3), (f0, f1, f2, f3) = directions, factors
+def _combine(values: FloatArray, u: FloatArray, a: FloatArray, t: Any, used: FloatArray, scales: Any) -> Any:
+    """Make u and a of a row P⁻¹k = (σM + τK⁻¹)k and K⁻¹k, zero where no function is in use; return k·u and k·a."""
+    sigma, tau, size = scales
+    along_u, along_a = 0.0, 0.0
     for i in range(size):
-        vector[i] += f0 * v0[i] + f1 * v1[i] + f2 * v2[i] + f3 * v3[i]
+        by_K = used[i] * a[t, i]
+        by_P = used[i] * (sigma * u[t, i]) + tau * by_K
+        a[t, i], u[t, i] = by_K, by_P
+        along_u += values[t, i] * by_P
+        along_a += values[t, i] * by_K
+    return along_u, along_a
 
 
 @jit_sum
-def _dot(first: FloatArray, second: FloatArray, size: Any) -> Any:
-    total = 0.0
-    for i in range(size):
-        total += first[i] * second[i]
-    return total
-
-
-@jit_sum
-def _add(vector: FloatArray, direction: FloatArray, factor: Any, size: Any) -> None:
-    for i in range(size):
-        vector[i] += factor * direction[i]
-
-
-@jit_sum
-def _add_squares(vector: FloatArray, direction: FloatArray, factor: Any, size: Any) -> None:
-    for i in range(size):
-        vector[i] += factor * direction[i] * direction[i]
-
-
-@jit_sum
-def _combine(first: FloatArray, second: FloatArray, used: FloatArray, factors: Any, size: Any) -> None:
-    """Make a vector of M one of P⁻¹ = σM + τK⁻¹, both zero where no function is in use."""
-    sigma, tau = factors
-    for i in range(size):
-        second[i] *= used[i]
-        first[i] = used[i] * (sigma * first[i]) + tau * second[i]
-
-
-@jit_sum
-def _normal_step(state: State, t: Any, here: Any, Delta: Any, target: FloatArray, rho: FloatArray) -> Any:
+def _normal_step(state: State, t: Any, here: Any, Delta: Any, targets: FloatArray, row: Any) -> Any:
     """Fill ρ; return |ρ|² of the outputs that count."""
-    k, u = state.values[t], state.u[t]
-    square = 0.0
-    for o in range(len(state.w)):
-        w = state.w[o]
-        rho[o] = target[o] - _dot(k, w, here)
+    values, u, w, V, diagonal = state.values, state.u, state.w, state.V, state.P_diagonal
+    square, number = 0.0, state.counts[N_V]
+    for o in range(len(w)):
+        rho = targets[row, o]
+        for i in range(here):
+            rho -= values[t, i] * w[o, i]
+        for i in range(here):
+            w[o, i] += rho / Delta * u[t, i]
+        state.by_output[0, o] = rho
         if o < state.counts[SCORED]:
-            square += rho[o] * rho[o]
+            square += rho * rho
         else:
-            state.numbers[HIDDEN] += rho[o] * rho[o] / Delta
-        _add(w, u, rho[o] / Delta, here)
-    _add_squares(state.P_diagonal, u, -1.0 / Delta, here)
-    state.counts[N_V] = _append(state.V, state.c, state.counts[N_V], u, here, -1.0 / (Delta * state.numbers[SIGMA]))
+            state.numbers[HIDDEN] += rho * rho / Delta
+    share = 1.0 / Delta
+    for i in range(here):
+        diagonal[i] -= share * u[t, i] * u[t, i]
+        V[number, i] = u[t, i]
+    V[number, here : state.counts[BEFORE] + state.counts[ROWS]] = 0.0
+    state.c[number] = -share / state.numbers[SIGMA]
+    state.counts[N_V] = number + 1
     state.numbers[COST] += square / Delta
     return square
 
 
 @jit_sum
-def _append(vectors: FloatArray, factors: FloatArray, number: Any, vector: FloatArray, size: Any, factor: Any) -> Any:
-    """Append a vector, zeros behind its first entries, and its factor; return how many there are."""
-    vectors[number, :size] = vector[:size]
-    vectors[number, size:] = 0.0
+def _newcomer(a: FloatArray, u: FloatArray, t: Any, ratio: Any, scratch: FloatArray, here: Any) -> None:
+    """Fill in v = [-a - (δ/Δ)u, 1]."""
+    for i in range(here):
+        scratch[0, i] = -a[t, i] - ratio * u[t, i]
+    scratch[0, here] = 1.0
+
+
+@jit_sum
+def _append(vectors: FloatArray, factors: FloatArray, number: Any, scratch: FloatArray, what: Any) -> Any:
+    """Append a row of scratch, zeros behind its first entries, and its factor; return how many vectors there are."""
+    row, size, slots, factor = what
+    for i in range(size):
+        vectors[number, i] = scratch[row, i]
+    vectors[number, size:slots] = 0.0
     factors[number] = factor
     return number + 1
 
 
 @jit_sum
-def _growing_step(state: State, t: Any, here: Any, v: FloatArray, kappa: FloatArray, pivots: Any) -> None:
-    delta, pivot = pivots
-    sigma, tau = state.numbers[SIGMA], state.numbers[TAU]
-    state.counts[N_V] = _append(state.V, state.c, state.counts[N_V], v, here + 1, 1.0 / (pivot * sigma))
-    g = -state.a[t]
-    g[here] = 1.0
-    state.counts[N_G] = _append(state.G, state.d, state.counts[N_G], g, here + 1, 1.0 / delta)
+def _growing_step(state: State, t: Any, here: Any, delta: Any, pivot: Any) -> None:
+    counts, numbers, scratch, w = state.counts, state.numbers, state.scratch, state.w
+    sigma, tau, slots = numbers[SIGMA], numbers[TAU], counts[BEFORE] + counts[ROWS]
+    counts[N_V] = _append(state.V, state.c, counts[N_V], scratch, (0, here + 1, slots, 1.0 / (pivot * sigma)))
+    for i in range(here):
+        scratch[1, i] = -state.a[t, i]
+    scratch[1, here] = 1.0
+    counts[N_G] = _append(state.G, state.d, counts[N_G], scratch, (1, here + 1, slots, 1.0 / delta))
     if tau != 0.0:
-        state.counts[N_V] = _append(state.V, state.c, state.counts[N_V], g, here + 1, -tau / (sigma * delta))
-    for o in range(len(kappa)):
-        _add(state.w[o], v, kappa[o], here + 1)
-        if o >= state.counts[SCORED]:
-            state.numbers[HIDDEN] -= kappa[o] * kappa[o] * pivot
-    _add_squares(state.P_diagonal, v, 1.0 / pivot, here + 1)
-    _add_squares(state.K_diagonal, g, 1.0 / delta, here + 1)
+        counts[N_V] = _append(state.V, state.c, counts[N_V], scratch, (1, here + 1, slots, -tau / (sigma * delta)))
+    for o in range(len(w)):
+        kappa = state.by_output[1, o]
+        for i in range(here + 1):
+            w[o, i] += kappa * scratch[0, i]
+        if o >= counts[SCORED]:
+            numbers[HIDDEN] -= kappa * kappa * pivot
+    _add_squares(state.P_diagonal, scratch, 0, 1.0 / pivot, here + 1)
+    _add_squares(state.K_diagonal, scratch, 1, 1.0 / delta, here + 1)
     state.used[here] = 1.0
-    state.counts[GROWN] += 1
+    counts[GROWN] += 1
 
 
 @jit_sum
-def _weakest(state: State, limits: Limits, v: FloatArray, kappa: FloatArray, worth: Any, here: Any) -> Any:
+def _add_squares(vector: FloatArray, scratch: FloatArray, row: Any, factor: Any, size: Any) -> None:
+    for i in range(size):
+        vector[i] += factor * scratch[row, i] * scratch[row, i]
+
+
+@jit_sum
+def _weakest(state: State, order: Any, worth: Any, here: Any) -> Any:
     """The slot whose removal would cost least after the newcomer's arrival: among equals the newest."""
-    (pivot, gain), fixed = worth, limits.fixed
-    scores = np.zeros(here)
-    for o in range(state.counts[SCORED]):
-        _add_square_of_sum(scores, state.w[o], v, kappa[o])
-    _finish_scores(scores, v, state.P_diagonal, state.used, 1.0 / pivot)
-    limit = min(gain, _least(scores[fixed:])) * (1.0 + limits.tie)
+    (fixed, tie), (pivot, gain), scratch = order, worth, state.scratch
+    _fill_scores(scratch, state.w, state.by_output, state.counts[SCORED], here)
+    _finish_scores(scratch, state.P_diagonal, state.used, 1.0 / pivot, here)
+    limit = min(gain, _least(scratch, fixed, here)) * (1.0 + tie)
     if gain <= limit:
         return here  # the newest of all
-    found = -1
+    found = here
     for i in range(fixed, here):
-        if scores[i] <= limit and (found < 0 or state.births[i] > state.births[found]):
+        if scratch[1, i] <= limit and (found == here or state.births[i] > state.births[found]):
             found = i
     return found
 
 
 @jit_sum
-def _add_square_of_sum(scores: FloatArray, first: FloatArray, second: FloatArray, factor: Any) -> None:
-    for i in range(len(scores)):
-        total = first[i] + factor * second[i]
-        scores[i] += total * total
+def _fill_scores(scratch: FloatArray, w: FloatArray, by_output: FloatArray, n_scored: Any, here: Any) -> None:
+    """(w + κv)², summed over outputs."""
+    scratch[1, :here] = 0.0
+    for o in range(n_scored):
+        for i in range(here):
+            total = w[o, i] + by_output[1, o] * scratch[0, i]
+            scratch[1, i] += total * total
 
 
 @jit_sum
-def _finish_scores(scores: FloatArray, v: FloatArray, diagonal: FloatArray, used: FloatArray, factor: Any) -> None:
+def _finish_scores(scratch: FloatArray, diagonal: FloatArray, used: FloatArray, factor: Any, here: Any) -> None:
     """Divide by the diagonal of P⁻¹ after the newcomer's arrival."""
-    for i in range(len(scores)):
-        unused = 1.0 - used[i]
-        scores[i] = scores[i] / (diagonal[i] + factor * v[i] * v[i] + unused) + unused * _OUT_OF_USE
+    for i in range(here):
+        unused, v = 1.0 - used[i], scratch[0, i]
+        scratch[1, i] = scratch[1, i] / (diagonal[i] + factor * v * v + unused) + unused * _OUT_OF_USE
 
 
 @jit_least
-def _least(scores: FloatArray) -> Any:
+def _least(scratch: FloatArray, first: Any, last: Any) -> Any:
     least = _OUT_OF_USE
-    for i in range(len(scores)):
-        least = min(least, scores[i])
+    for i in range(first, last):
+        least = min(least, scratch[1, i])
     return least
 
 
 @jit_sum
-def _copy_row(row: FloatArray, matrix: FloatArray, place: Any) -> None:
-    """Fill in a row of a symmetric matrix, of which the upper triangle is known."""
-    for i in range(place):
-        row[i] = matrix[i, place]
-    row[place : len(matrix)] = matrix[place, place:]
+def _copy_row(scratch: FloatArray, row: Any, matrix: FloatArray, place: Any, sizes: Any) -> None:
+    """Fill in a row of a symmetric matrix, of which the upper triangle is known; zeros in slots beyond it."""
+    m, size = sizes
+    if place < m:
+        for i in range(place):
+            scratch[row, i] = matrix[i, place]
+        for i in range(place, m):
+            scratch[row, i] = matrix[place, i]
+    for i in range(m if place < m else 0, size):
+        scratch[row, i] = 0.0
 
 
 @jit_sum
-def _pruning_step(state: State, place: Any, here: Any) -> None:
-    size, m = here + 1, len(state.P0)
-    sigma, tau = state.numbers[SIGMA], state.numbers[TAU]
-    g, h = np.zeros(size), np.zeros(size)  # rows of K⁻¹ and P⁻¹
-    if place < m:
-        _copy_row(g, state.K0, place)
-        _copy_row(h, state.P0, place)
-    _add_column(g, state.G[: state.counts[N_G]], state.d, place)
-    _add_column(h, state.V[: state.counts[N_V]], state.c, place)
-    _combine(h, g, state.used, (sigma, tau), size)
-    g_p, h_p = g[place], h[place]
-    for o in range(len(state.w)):
-        w = state.w[o]
-        factor = w[place] / h_p
-        state.numbers[COST if o < state.counts[SCORED] else HIDDEN] += factor * w[place]
-        _add(w, h, -factor, size)
-        w[place] = 0.0
-    _add_squares(state.P_diagonal, h, -1.0 / h_p, size)
-    _add_squares(state.K_diagonal, g, -1.0 / g_p, size)
-    state.counts[N_G] = _append(state.G, state.d, state.counts[N_G], g, size, -1.0 / g_p)
-    state.counts[N_V] = _append(state.V, state.c, state.counts[N_V], h, size, -1.0 / (h_p * sigma))
+def _pruning_step(state: State, before: Any, place: Any, here: Any) -> None:
+    """Remove a function: h, row 2 of scratch, is its row of P⁻¹, and g, row 3, its row of K⁻¹."""
+    (P0, K0), counts, numbers, scratch, w = before, state.counts, state.numbers, state.scratch, state.w
+    sigma, tau, size = numbers[SIGMA], numbers[TAU], here + 1
+    slots = counts[BEFORE] + counts[ROWS]
+    _copy_row(scratch, 2, P0, place, (counts[BEFORE], size))
+    _copy_row(scratch, 3, K0, place, (counts[BEFORE], size))
+    _add_column(scratch, 2, state.V, state.c, (counts[N_V], place, size))
+    _add_column(scratch, 3, state.G, state.d, (counts[N_G], place, size))
+    for i in range(size):
+        scratch[3, i] *= state.used[i]
+        scratch[2, i] = state.used[i] * (sigma * scratch[2, i]) + tau * scratch[3, i]
+    h_p, g_p = scratch[2, place], scratch[3, place]
+    for o in range(len(w)):
+        factor = w[o, place] / h_p
+        numbers[COST if o < counts[SCORED] else HIDDEN] += factor * w[o, place]
+        for i in range(size):
+            w[o, i] -= factor * scratch[2, i]
+        w[o, place] = 0.0
+    _add_squares(state.P_diagonal, scratch, 2, -1.0 / h_p, size)
+    _add_squares(state.K_diagonal, scratch, 3, -1.0 / g_p, size)
+    counts[N_G] = _append(state.G, state.d, counts[N_G], scratch, (3, size, slots, -1.0 / g_p))
+    counts[N_V] = _append(state.V, state.c, counts[N_V], scratch, (2, size, slots, -1.0 / (h_p * sigma)))
     if tau != 0.0:
-        state.counts[N_V] = _append(state.V, state.c, state.counts[N_V], g, size, tau / (sigma * g_p))
+        counts[N_V] = _append(state.V, state.c, counts[N_V], scratch, (3, size, slots, tau / (sigma * g_p)))
     state.used[place] = 0.0
     state.homes[here] = state.homes[place]
-    state.counts[PRUNED] += 1
+    counts[PRUNED] += 1

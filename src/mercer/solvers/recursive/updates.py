@@ -10,52 +10,174 @@ from scipy.linalg.lapack import dpotrf, dpotri
 from mercer._jit import jit
 from mercer._typing import FloatArray, IntArray
 from mercer.exceptions import NotPositiveDefiniteError
-from mercer.solvers.blas import add_gram, mirror
+from mercer.solvers.blas import mirror
+from mercer.solvers.compiled_blas import Routines, add_cross, add_gram, add_product, multiply_symmetric
+from mercer.solvers.recursive.state import BEFORE, FULL, N_G, N_V, ROWS, SIGMA, SIZE, TAU, Data, Limits, State
+from mercer.solvers.recursive.steps import learn_rows
 
-__all__ = ["apply", "inverse", "lower_factor"]
-
-
-def apply(matrix: FloatArray, vectors: FloatArray, factors: FloatArray, number: int, source: IntArray) -> None:
-    """Move slots of a matrix to their places, and add the sum of c vvᵀ of the first vectors, to its upper triangle.
-
-    Parameters
-    ----------
-    matrix : array (m, m)
-        Symmetric; rows and columns of newcomers are overwritten.
-    vectors, factors : arrays (j, s), (j,)
-    number : int
-        How many of the vectors to add.
-    source : array (m,)
-        The slot that each place is taken by: another one than its own if a newcomer's.
-    """
-    positive, negative = _packed(matrix, vectors, factors, number, source)
-    add_gram(matrix, positive)
-    add_gram(matrix, negative, -1.0)
+__all__ = [
+    "apply",
+    "close_block",
+    "go_back",
+    "inverse",
+    "learn_blocks",
+    "lower_factor",
+    "multiply",
+    "open_block",
+]
 
 
 @jit
-def _packed(matrix: FloatArray, vectors: FloatArray, factors: FloatArray, number: Any, source: IntArray) -> Any:
-    """Clear the places of newcomers; return the vectors times the roots of their positive and negative factors."""
-    for place in range(len(source)):
-        if source[place] != place:
-            matrix[place] = 0.0
-            matrix[:, place] = 0.0
+def learn_blocks(blas: Routines, state: State, before: Any, limits: Limits, data: Data, first: Any) -> None:
+    """Learn rows, in blocks; ``before`` are P⁻¹ and K⁻¹, ``first`` is the number of the first row."""
+    P, K = before
+    for start in range(0, len(data.prior), len(state.values)):
+        open_block(state, data, start, first)
+        multiply(blas, P, state.values, state.u, state.P_diagonal, state.counts)
+        multiply(blas, K, state.values, state.a, state.K_diagonal, state.counts)
+        learn_rows(blas, state, before, limits, data, start)
+        close_block(state, data, start)
+        apply(blas, P, (state.V, state.c, state.counts[N_V]), state.source, state.P_room, state.counts)
+        apply(blas, K, (state.G, state.d, state.counts[N_G]), state.source, state.K_room, state.counts)
+        if limits.forgetting < 1.0:
+            go_back(P, K, state)
+
+
+@jit
+def open_block(state: State, data: Data, start: Any, first: Any) -> None:
+    """Begin a block, the rows of the data from ``start`` on, but for what they are to the functions before it."""
+    values, columns, counts = state.values, state.columns, state.counts
+    m, n_rows = counts[SIZE], min(len(values), len(data.prior) - start)
+    own = data.values.shape[1] - len(data.prior) + start
+    counts[BEFORE], counts[ROWS], counts[N_V], counts[N_G] = m, n_rows, 0, 0
+    state.numbers[SIGMA], state.numbers[TAU] = 1.0, 0.0
+    n_moved = _moved(columns, m, state.source)
+    for t in range(n_rows):
+        for j in range(m):
+            values[t, j] = data.values[start + t, j]
+        for j in range(n_moved):
+            values[t, state.source[j]] = data.values[start + t, columns[state.source[j]]]
+        for j in range(n_rows):
+            values[t, m + j] = data.values[start + t, own + j]
+            state.u[t, m + j] = state.a[t, m + j] = 0.0
+        state.births[m + t] = first + start + t
+    for i in range(m):
+        state.used[i], state.homes[i] = 1.0, i
+    state.used[m : m + n_rows] = 0.0
+    state.w[:, m : m + n_rows] = 0.0
+
+
+@jit
+def close_block(state: State, data: Data, start: Any) -> None:
+    """Have newcomers take the places that they found: fill in ``source``, move coefficients, births and columns."""
+    counts, source = state.counts, state.source
+    own = data.values.shape[1] - len(data.prior) + start
+    m = counts[BEFORE]
+    for place in range(counts[SIZE]):
+        source[place] = place
+    for slot in range(m, m + counts[ROWS]):
+        if state.used[slot] > 0.0:
+            source[state.homes[slot]] = slot
+    for place in range(counts[SIZE]):  # a newcomer never comes from a slot before its place
+        slot = source[place]
+        if slot >= m:
+            state.columns[place] = own + slot - m
+        if slot != place:
+            state.births[place] = state.births[slot]
+            for o in range(len(state.w)):
+                state.w[o, place] = state.w[o, slot]
+
+
+@jit
+def _moved(numbers: IntArray, size: Any, out: IntArray) -> Any:
+    """Fill in which of the first numbers are not their own places; return how many."""
+    found = 0
+    for place in range(size):
+        if numbers[place] != place:
+            out[found] = place
+            found += 1
+    return found
+
+
+@jit
+def multiply(
+    blas: Routines, matrix: FloatArray, values: FloatArray, products: FloatArray, diagonal: FloatArray, counts: IntArray
+) -> None:
+    """Fill in the products of the rows of a block with an inverse, and its diagonal; empty slots have zeros there."""
+    m, n_rows, slots, stride = counts[BEFORE], counts[ROWS], values.shape[1], matrix.shape[1]
+    if m <= FULL:
+        add_product(blas, values, matrix, products, (n_rows, m, m, slots, stride, slots, False, 0.0))
+    else:
+        multiply_symmetric(blas, values, matrix, products, (n_rows, m, slots, stride, slots))
+    for i in range(m):
+        diagonal[i] = matrix[i, i]
+    diagonal[m : m + n_rows] = 0.0
+
+
+@jit
+def apply(blas: Routines, matrix: FloatArray, sums: Any, source: IntArray, room: FloatArray, counts: IntArray) -> None:
+    """Move slots of a matrix to their places, and add the sum of c vvᵀ; to its upper triangle, if it is large.
+
+    Parameters
+    ----------
+    blas : Routines
+    matrix : array (q, q)
+        Its first rows and columns are in use; those of newcomers are overwritten.
+    sums : arrays (j, s), (j,), int
+        Vectors, which are moved likewise, factors, how many of them to add.
+    source : array (m,)
+        The slot that each place is taken by: another one than its own if a newcomer's.
+    room : array (j, s)
+    counts : array
+    """
+    (vectors, factors, number), size, stride = sums, counts[SIZE], matrix.shape[1]
+    moved = np.empty(size, dtype=np.intp)
+    moved = moved[: _moved(source, size, moved)]
+    for place in range(counts[BEFORE], size):
+        matrix[place, :size] = 0.0
+        matrix[:size, place] = 0.0
+    for place in moved:
+        matrix[place, :size] = 0.0
+        matrix[:size, place] = 0.0
+        for j in range(number):
+            vectors[j, place] = vectors[j, source[place]]
+    width = room.shape[1]
+    if size <= FULL:
+        for j in range(number):
+            for i in range(size):
+                room[j, i] = factors[j] * vectors[j, i]
+        add_cross(blas, matrix, room, vectors, (number, size, stride, width))
+    else:
+        n_positive = _pack(vectors, factors, number, room, size)
+        add_gram(blas, matrix, room, 1.0, (n_positive, size, stride, width))
+        add_gram(blas, matrix, room[n_positive:], -1.0, (number - n_positive, size, stride, width))
+
+
+@jit
+def _pack(vectors: FloatArray, factors: FloatArray, number: Any, room: FloatArray, size: Any) -> Any:
+    """Fill room with the vectors times the roots of their factors, the positive ones first; return their number."""
     n_positive = 0
     for j in range(number):
         n_positive += 1 if factors[j] > 0.0 else 0
-    positive, negative = np.empty((n_positive, len(source))), np.empty((number - n_positive, len(source)))
-    at_positive, at_negative = 0, 0
+    at_positive, at_negative = 0, n_positive
     for j in range(number):
         root = np.sqrt(np.abs(factors[j]))
         if factors[j] > 0.0:
-            for i in range(len(source)):
-                positive[at_positive, i] = root * vectors[j, source[i]]
-            at_positive += 1
+            at, at_positive = at_positive, at_positive + 1
         else:
-            for i in range(len(source)):
-                negative[at_negative, i] = root * vectors[j, source[i]]
-            at_negative += 1
-    return positive, negative
+            at, at_negative = at_negative, at_negative + 1
+        for i in range(size):
+            room[at, i] = root * vectors[j, i]
+    return n_positive
+
+
+@jit
+def go_back(P: FloatArray, K: FloatArray, state: State) -> None:
+    """P⁻¹ = σM + τK⁻¹ after a block; the upper triangles, if they are large."""
+    size, sigma, tau = state.counts[SIZE], state.numbers[SIGMA], state.numbers[TAU]
+    for i in range(size):
+        for j in range(0 if size <= FULL else i, size):
+            P[i, j] = sigma * P[i, j] + tau * K[i, j]
 
 
 def inverse(matrix: FloatArray) -> FloatArray:

@@ -1,0 +1,144 @@
+"""What a block of rows is, for compiled code: rules as numbers, data, state."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mercer._typing import FloatArray, IntArray
+
+__all__ = [
+    "BEFORE",
+    "COST",
+    "FOLD",
+    "FULL",
+    "GROWN",
+    "HIDDEN",
+    "LEAST",
+    "N_G",
+    "N_V",
+    "PRUNED",
+    "ROWS",
+    "SCORED",
+    "SIGMA",
+    "SIZE",
+    "TAU",
+    "Data",
+    "Limits",
+    "State",
+]
+
+BEFORE, ROWS, N_V, N_G, SIZE, GROWN, PRUNED, SCORED = range(8)  # of ``counts``
+SIGMA, TAU, COST, LEAST, HIDDEN = range(5)  # of ``numbers``
+# Up to so many functions both triangles of the inverses are kept: half of the work is not faster than whole products.
+FULL = 160
+FOLD = 16  # rows after which vectors are folded into the products of the rows to come
+
+
+class Limits(NamedTuple):
+    """The rules, as numbers; a negative ``gain_tol`` asks for novelty alone.
+
+    The first ``fixed`` functions, which count in ``max_basis``, are never removed. Constants of other modules are here,
+    too: compiled code that is kept on disk would not notice their change.
+    """
+
+    noise: float
+    max_basis: int
+    fixed: int
+    novelty_tol: float
+    gain_tol: float
+    forgetting: float
+    least_novelty: float
+    tie: float
+
+
+class State(NamedTuple):
+    """A block of b rows with m functions before it, which takes s = m + b slots; arrays have room for more.
+
+    Attributes
+    ----------
+    values : array (b, s)
+        Kernel values between the rows and the functions of all slots.
+    u, a : arrays (b, s)
+        Mk and K⁻¹k of the rows, as far as vectors are folded in.
+    w : array (p, s)
+    P_diagonal, K_diagonal : arrays (s,)
+        Of P⁻¹ and K⁻¹.
+    used : array (s,)
+        1 for functions in use, else 0.
+    births, homes : arrays (s,)
+        Row number that each slot came from; its place after the block.
+    columns : array (s,)
+        Where the kernel values of each function stand among those that were given.
+    source : array (s,)
+        After the block, the slot that each place is taken by.
+    V, c : arrays (5 b, s), (5 b,)
+        Vectors and factors of M.
+    G, d : arrays (2 b, s), (2 b,)
+        Vectors and factors of K⁻¹.
+    counts : array (8,)
+        m, b; vectors in V, in G; functions in use; grown; pruned; outputs that count.
+    numbers : array (5,)
+        σ, τ, ξ; the least novelty seen, as a share of k(x, x); ξ of the outputs that do not count.
+    scratch : array (4, s)
+    by_output : array (2, p)
+        ρ and κ.
+    projections : array (b, 5 FOLD)
+    P_room, K_room : arrays (5 b, s), (2 b, s)
+        For V and G, packed.
+    """
+
+    values: FloatArray
+    u: FloatArray
+    a: FloatArray
+    w: FloatArray
+    P_diagonal: FloatArray
+    K_diagonal: FloatArray
+    used: FloatArray
+    births: IntArray
+    homes: IntArray
+    columns: IntArray
+    source: IntArray
+    V: FloatArray
+    c: FloatArray
+    G: FloatArray
+    d: FloatArray
+    counts: IntArray
+    numbers: FloatArray
+    scratch: FloatArray
+    by_output: FloatArray
+    projections: FloatArray
+    P_room: FloatArray
+    K_room: FloatArray
+
+    @classmethod
+    def empty(cls, n_rows: int, slots: int, n_outputs: int) -> State:
+        """Room for blocks of that many rows and slots."""
+        tables = {"V": 5, "P_room": 5, "G": 2, "K_room": 2, "values": 1, "u": 1, "a": 1}
+        rows: dict[str, Any] = {name: np.empty((number * n_rows, slots)) for name, number in tables.items()}
+        for name in ("P_diagonal", "K_diagonal", "used"):
+            rows[name] = np.empty(slots)
+        for name in ("births", "homes", "columns", "source"):
+            rows[name] = np.empty(slots, dtype=np.intp)
+        return cls(
+            **rows,
+            w=np.empty((n_outputs, slots)),
+            c=np.empty(5 * n_rows),
+            d=np.empty(2 * n_rows),
+            counts=np.zeros(8, dtype=np.intp),
+            numbers=np.zeros(5),
+            scratch=np.empty((4, slots)),
+            by_output=np.empty((2, n_outputs)),
+            projections=np.empty((n_rows, 5 * FOLD)),
+        )
+
+
+class Data(NamedTuple):
+    """Kernel values (n, q + n) of n rows, k(x, x) (n,), targets (n, p), weights (n,); |ρ|² (n,), to be filled in."""
+
+    values: FloatArray
+    prior: FloatArray
+    targets: FloatArray
+    weights: FloatArray
+    residuals: FloatArray
