@@ -10,7 +10,7 @@ SAY := @printf '\033[1m==> %s\033[0m\n'
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint bench papers landmarks sequential compact format clean
+.PHONY: help demo test lint bench papers landmarks sequential compact small format clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -45,6 +45,9 @@ sequential: .venv/.installed  ## run the sequential LS-SVM's experiments again (
 
 compact: .venv/.installed  ## run the compact kernels' experiments again (minutes); results go to docs/papers
 	@$(BIN)/python -m mercer.papers.compact_kernels
+
+small: .venv/.installed  ## run the experiments on small models again (minutes); results go to docs/papers
+	@$(BIN)/python -m mercer.papers.approximation_after_training
 
 format: .venv/.installed  ## fix what ruff can fix, and format
 	@$(BIN)/ruff check --fix --quiet || true

@@ -10,7 +10,18 @@ import numpy as np
 import scipy
 import sklearn
 
-from benchmarks import approximations, compact, exact, forest, pseudo_inputs, sequential, start_up, strategies
+from benchmarks import (
+    approximations,
+    compact,
+    compression,
+    exact,
+    export,
+    forest,
+    pseudo_inputs,
+    sequential,
+    start_up,
+    strategies,
+)
 
 TITLES: dict[str, Callable[[int], str]] = {
     "Forest cover type: a basis of few points": forest.report,
@@ -20,6 +31,8 @@ TITLES: dict[str, Callable[[int], str]] = {
     "Pseudo-inputs": pseudo_inputs.report,
     "Rows one after the other": sequential.report,
     "Kernels of compact support": compact.report,
+    "Small models": compression.report,
+    "Exported models": export.report,
     "Start-up": start_up.report,
 }
 

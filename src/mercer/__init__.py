@@ -9,7 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mercer import basis, datasets, kernels
+    from mercer import basis, compression, datasets, kernels, persistence
+    from mercer.compression import as_expansion, compress
     from mercer.estimators.committee_regressor import CommitteeRegressor
     from mercer.estimators.compact_classifier import CompactClassifier
     from mercer.estimators.compact_regressor import CompactRegressor
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from mercer.estimators.reduced_rank_regressor import ReducedRankRegressor
     from mercer.estimators.tune_cutoff import tune_cutoff
     from mercer.expansion import KernelExpansion
+    from mercer.persistence.archive import load, save
 
 _HOMES = {
     "CommitteeRegressor": "mercer.estimators.committee_regressor",
@@ -37,9 +39,13 @@ _HOMES = {
     "OnlineRegressor": "mercer.estimators.online_regressor",
     "PseudoInputRegressor": "mercer.estimators.pseudo_input_regressor",
     "ReducedRankRegressor": "mercer.estimators.reduced_rank_regressor",
+    "as_expansion": "mercer.compression",
+    "compress": "mercer.compression",
+    "load": "mercer.persistence.archive",
+    "save": "mercer.persistence.archive",
     "tune_cutoff": "mercer.estimators.tune_cutoff",
 }
-_MODULES = ("basis", "datasets", "kernels")
+_MODULES = ("basis", "compression", "datasets", "kernels", "persistence")
 
 __all__ = [
     "CommitteeRegressor",
@@ -54,9 +60,15 @@ __all__ = [
     "OnlineRegressor",
     "PseudoInputRegressor",
     "ReducedRankRegressor",
+    "as_expansion",
     "basis",
+    "compress",
+    "compression",
     "datasets",
     "kernels",
+    "load",
+    "persistence",
+    "save",
     "tune_cutoff",
 ]
 

@@ -22,7 +22,7 @@ _COMPACT = (
     "n_features_in_ feature_names_in_? kernel_ coverage_ min_eigenvalue_ nnz_ n_iter_ solver_ fill_in_ "
     "condition_estimate_ expansion_ _sparse_kernel _eta robust_weights_?"
 )
-_COMPRESSED = "n_features_in_ feature_names_in_? expansion_ distances_ relative_distance_"
+_COMPRESSED = "n_features_in_ feature_names_in_? expansion_ distances_ differences_ relative_distance_"
 _NYSTROM = "n_features_in_ feature_names_in_? _summary"
 _ONLINE = "n_features_in_ feature_names_in_? _features? _state"
 

@@ -56,6 +56,7 @@ _FITTED: dict[str, Any] = {
     "coverage_": float,
     "decision_function_shape_": str,
     "decision_rule_": str,
+    "differences_": FloatArray,
     "distances_": FloatArray,
     "expansion_": KernelExpansion,
     "feature_names_in_": AnyArray,
