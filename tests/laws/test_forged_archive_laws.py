@@ -62,7 +62,7 @@ STRANGE = st.one_of(
     st.sampled_from(["../etc/passwd", "/dev/zero", "os.system", "C:\\x", "__class__", "Function", "|O", "<f8", "nan"]),
     st.integers(0, 40).map(lambda i: {"array": i}), st.just({"object": ["Gaussian", {}]}),
     st.just({"object": ["Function", {"function": {"function": "unchanged"}, "amplitude": 1.0}]}),
-    st.just({"function": "one_after_the_other"}), st.just({"dtype": "|O"}),
+    st.just({"function": "unchanged"}), st.just({"dtype": "|O"}),
     st.just({"scalar": ["<f8", "AAAAAAAA8D8="]}),
     st.just({"dict": [[[], 1]]}), st.just({"generator": ["PCG64", None]}), st.just({"random_state": {"dict": []}}),
     st.just({"objects": [[10**9, 10**9], []]}), st.just({"tuple": [{"int": "0x" + "f" * 5000}]}),

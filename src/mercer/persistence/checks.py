@@ -170,7 +170,6 @@ def _recursion(recursion: Any) -> None:
     need(fixed <= m <= rules.max_basis + fixed, "a recursion has more functions than its rules allow.")
     need(recursion.n_seen >= 0, "a recursion has seen fewer than no rows.")
     check_index(recursion.births, max(int(recursion.n_seen), 1), "births", least=-1)
-    need(len(getattr(recursion, "_memories", (None, None))) == 2, "a recursion has two memories.")
 
 
 def _learner(learner: Any) -> None:

@@ -111,10 +111,7 @@ _HOMES = _MODELS | _PARTS
 _NAMES = {home: name for name, home in _HOMES.items()}
 
 # Functions of ours that a state refers to.
-_FUNCTIONS = {
-    "one_after_the_other": "solvers.recursive.blocks:one_after_the_other",
-    "unchanged": "estimators.compact_system:_unchanged",
-}
+_FUNCTIONS = {"unchanged": "estimators.compact_system:_unchanged"}
 _FUNCTION_NAMES = {home: name for name, home in _FUNCTIONS.items()}
 
 

@@ -97,7 +97,6 @@ _PLAIN: dict[str, dict[str, Any]] = {
         "n_seen": int,
         "n_grown": int,
         "n_pruned": int,
-        "_memories?": list[None],
     },
     "CompactSystem": {
         "gram": "SparseGram",
@@ -126,7 +125,7 @@ _PLAIN: dict[str, dict[str, Any]] = {
         "n_refreshed": int,
         "_unchecked": int,
         "_drift": float,
-        "_together": ("one_after_the_other", None),
+        "_together": None,
         "_gram": FloatArray,
         "_section": None,
         "_slots": FloatArray,

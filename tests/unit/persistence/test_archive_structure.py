@@ -197,7 +197,7 @@ SCALARS = [
     ("online", "Rules", "max_basis", 1, "more functions than its rules allow"),
     ("online", "Rules", "noise", 0.0, "out of range"),
     ("online", "Rules", "forgetting", {"float": "nan"}, "out of range"),
-    ("online", "BlockRecursion", "_memories", [None], "two memories"),
+    ("online", "BlockRecursion", "_state", None, "BlockRecursion has an attribute '_state'"),
     ("online", "BlockRecursion", "n_seen", 0, "the file"),
     ("online", "SequentialLearner", "_section", 1, "_section is of type int"),
     ("online", "SequentialLearner", "_together", {"function": "unchanged"}, "_together is of type function"),
