@@ -16,7 +16,7 @@ from mercer.engine.rows import Rows
 from mercer.engine.tiles import tile_rows
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.kernels import Kernel, Section
-from mercer.solvers.recursive import BlockRecursion, Rules, Together, block_rows, inverse
+from mercer.solvers.recursive import BlockRecursion, Rules, Together, inverse
 
 __all__ = ["SequentialLearner"]
 
@@ -27,7 +27,7 @@ _SMALL = 200
 # Odd numbers that spread bits: 2^64 over the golden ratio, and two with which a third of the bits mix well.
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIXERS = (np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)), (np.uint64(27), np.uint64(0x94D049BB133111EB))
-_BLOCKS = 4  # of rows, whose kernel values are made together
+_PIECE = 256  # rows whose kernel values, also among each other, are made together; half of it for small dictionaries
 _SIDE_BY_SIDE = 200  # functions from which on two products at the same time are worth a second thread
 
 
@@ -106,9 +106,9 @@ class SequentialLearner:
         return residuals
 
     def _pieces(self, rows: FloatArray, start: int) -> Iterator[tuple[slice, _Piece]]:
-        """Rows with their kernel values, a few blocks at a time."""
+        """Rows with their kernel values, some at a time."""
         while start < len(rows):
-            stop = min(start + _BLOCKS * block_rows(len(self.points), self.recursion.rules.forgetting), len(rows))
+            stop = min(start + (_PIECE if len(self.points) >= _SIDE_BY_SIDE else _PIECE // 2), len(rows))
             yield slice(start, stop), self._piece(rows[start:stop])
             start = stop
 

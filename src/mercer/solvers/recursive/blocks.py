@@ -28,6 +28,7 @@ from mercer.solvers.recursive.reference import ReferenceRecursion
 from mercer.solvers.recursive.rules import LEAST_NOVELTY, TIE, Rules, weakest
 from mercer.solvers.recursive.state import (
     COST,
+    FULL,
     GROWN,
     HIDDEN,
     LEAST,
@@ -66,7 +67,7 @@ def block_rows(n_functions: int, forgetting: float = 1.0) -> int:
 
     What is left of the state before a block after forgetting must be a number, and its inverse, too.
     """
-    rows = 64 if n_functions < 700 else 128
+    rows = 16 if n_functions <= FULL else 64 if n_functions < 700 else 128
     return rows if forgetting == 1.0 else max(1, min(rows, int(np.log(_LEAST_LEFT) / np.log(forgetting))))
 
 
@@ -158,7 +159,8 @@ class BlockRecursion:
         shape = (min(block_rows(m, self.rules.forgetting), n_rows), n_outputs)
         state = self._state
         if state is None or (len(state.values), len(state.w)) != shape or state.values.shape[1] < most + shape[0]:
-            self._state = state = State.empty(shape[0], max(most + shape[0], 2 * m), n_outputs)
+            slots = _no_conflicts(max(most, min(2 * m, 2 * most)) + shape[0])
+            self._state = state = State.empty(shape[0], slots, n_outputs)
         state.w[:, :m], state.births[:m], state.columns[:m] = self.coefficients.T, self.births, np.arange(m)
         state.counts[:] = 0
         state.counts[SIZE], state.counts[SCORED] = m, n_outputs - self.rules.hidden
@@ -287,11 +289,16 @@ def _removed(matrix: FloatArray, place: int) -> FloatArray:
     return np.delete(np.delete(smaller, place, axis=0), place, axis=1)
 
 
+def _no_conflicts(size: int) -> int:
+    """A length of rows that is at least that: columns of a power of two apart share one set of the cache."""
+    return size + 8 if size % 64 == 0 else size
+
+
 def _with_room(matrix: FloatArray, size: int, most: int) -> FloatArray:
     """The first rows and columns of a matrix in an array with room for more: the matrix itself, if it has."""
     if len(matrix) >= most and matrix.flags.writeable:
         return matrix
-    room = max(most, min(2 * size, 2 * most))
+    room = _no_conflicts(max(most, min(2 * size, 2 * most)))
     larger = np.zeros((room, room))
     larger[:size, :size] = matrix[:size, :size]
     return larger

@@ -53,9 +53,9 @@ def learn_rows(blas: Routines, state: State, before: Any, limits: Limits, data: 
     for t in range(counts[ROWS]):
         here, row = counts[BEFORE] + t, start + t  # slot of this row; those behind it are empty
         if t > 0 and t % FOLD == 0:
-            slots = counts[BEFORE] + counts[ROWS]
-            span_v = (counts[ROWS] - t, t, folded_v, counts[N_V], slots)
-            span_g = (counts[ROWS] - t, t, folded_g, counts[N_G], slots)
+            width = counts[BEFORE] + counts[ROWS]
+            span_v = (counts[ROWS] - t, t, folded_v, counts[N_V], width)
+            span_g = (counts[ROWS] - t, t, folded_g, counts[N_G], width)
             _fold(blas, state.values, state.u, (state.V, state.c), state.projections, span_v)
             _fold(blas, state.values, state.a, (state.G, state.d), state.projections, span_g)
             folded_v, folded_g = counts[N_V], counts[N_G]
@@ -68,7 +68,11 @@ def learn_rows(blas: Routines, state: State, before: Any, limits: Limits, data: 
         Delta, delta = 1.0 / data.weights[row] + along_u, prior - along_a
         if not delta >= numbers[LEAST] * prior:
             numbers[LEAST] = delta / prior
-        square = _normal_step(state, t, here, Delta, data.targets, row)
+        about = (t, here, Delta, counts[SCORED], data.targets, row)
+        square = _normal_step(state.values, state.u, state.w, state.by_output, numbers, about)
+        last = (counts[N_V], t, here, counts[BEFORE] + counts[ROWS], Delta, numbers[SIGMA])
+        _record(state.V, state.c, state.P_diagonal, state.u, last)
+        counts[N_V] += 1
         data.residuals[row] = square
         if not delta > max(limits.novelty_tol, limits.least_novelty * prior):
             continue
@@ -85,7 +89,9 @@ def learn_rows(blas: Routines, state: State, before: Any, limits: Limits, data: 
             counts[SIZE] += 1
             numbers[COST] -= gain
             continue
-        place = _weakest(state, (limits.fixed, limits.tie), (pivot, gain), here)
+        slots = (state.used, state.births, counts[SCORED], limits.fixed, here)
+        worth = (pivot, gain, limits.tie)
+        place = _weakest(state.scratch, state.w, state.by_output, state.P_diagonal, slots, worth)
         if place < here:
             _growing_step(state, t, here, delta, pivot)
             numbers[COST] -= gain
@@ -193,30 +199,43 @@ def _combine(values: FloatArray, u: FloatArray, a: FloatArray, t: Any, used: Flo
 
 
 @jit_sum
-def _normal_step(state: State, t: Any, here: Any, Delta: Any, targets: FloatArray, row: Any) -> Any:
-    """Fill ρ; return |ρ|² of the outputs that count."""
-    values, u, w, V, diagonal = state.values, state.u, state.w, state.V, state.P_diagonal
-    square, number = 0.0, state.counts[N_V]
+def _normal_step(
+    values: FloatArray, u: FloatArray, w: FloatArray, by_output: FloatArray, numbers: FloatArray, row: Any
+) -> Any:
+    """Learn a row by its targets: fill in ρ; return |ρ|² of the outputs that count.
+
+    ``row`` are the row's place in the block, its slot, Δ, the number of outputs that count, all targets and its number
+    among them.
+    """
+    t, here, Delta, n_scored, targets, number = row
+    square = 0.0
     for o in range(len(w)):
-        rho = targets[row, o]
+        rho = targets[number, o]
         for i in range(here):
             rho -= values[t, i] * w[o, i]
+        share = rho / Delta
         for i in range(here):
-            w[o, i] += rho / Delta * u[t, i]
-        state.by_output[0, o] = rho
-        if o < state.counts[SCORED]:
+            w[o, i] += share * u[t, i]
+        by_output[0, o] = rho
+        if o < n_scored:
             square += rho * rho
         else:
-            state.numbers[HIDDEN] += rho * rho / Delta
+            numbers[HIDDEN] += rho * share
+    numbers[COST] += square / Delta
+    return square
+
+
+@jit_sum
+def _record(V: FloatArray, c: FloatArray, diagonal: FloatArray, u: FloatArray, row: Any) -> None:
+    """Append the normal step to the vectors of P⁻¹; ``row``: their number, t, slot, slots in all, Δ, σ."""
+    number, t, here, slots, Delta, sigma = row
     share = 1.0 / Delta
     for i in range(here):
         diagonal[i] -= share * u[t, i] * u[t, i]
         V[number, i] = u[t, i]
-    V[number, here : state.counts[BEFORE] + state.counts[ROWS]] = 0.0
-    state.c[number] = -share / state.numbers[SIGMA]
-    state.counts[N_V] = number + 1
-    state.numbers[COST] += square / Delta
-    return square
+    for i in range(here, slots):
+        V[number, i] = 0.0
+    c[number] = -share / sigma
 
 
 @jit_sum
@@ -233,7 +252,8 @@ def _append(vectors: FloatArray, factors: FloatArray, number: Any, scratch: Floa
     row, size, slots, factor = what
     for i in range(size):
         vectors[number, i] = scratch[row, i]
-    vectors[number, size:slots] = 0.0
+    for i in range(size, slots):
+        vectors[number, i] = 0.0
     factors[number] = factor
     return number + 1
 
@@ -268,17 +288,23 @@ def _add_squares(vector: FloatArray, scratch: FloatArray, row: Any, factor: Any,
 
 
 @jit_sum
-def _weakest(state: State, order: Any, worth: Any, here: Any) -> Any:
-    """The slot whose removal would cost least after the newcomer's arrival: among equals the newest."""
-    (fixed, tie), (pivot, gain), scratch = order, worth, state.scratch
-    _fill_scores(scratch, state.w, state.by_output, state.counts[SCORED], here)
-    _finish_scores(scratch, state.P_diagonal, state.used, 1.0 / pivot, here)
+def _weakest(
+    scratch: FloatArray, w: FloatArray, by_output: FloatArray, diagonal: FloatArray, slots: Any, worth: Any
+) -> Any:
+    """The slot whose removal would cost least after the newcomer's arrival: among equals the newest.
+
+    ``slots`` are ``used``, ``births``, the number of outputs that count, of functions that stay, and of slots;
+    ``worth`` the newcomer's pivot and gain, and which scores are equal.
+    """
+    (used, births, n_scored, fixed, here), (pivot, gain, tie) = slots, worth
+    _fill_scores(scratch, w, by_output, n_scored, here)
+    _finish_scores(scratch, diagonal, used, 1.0 / pivot, here)
     limit = min(gain, _least(scratch, fixed, here)) * (1.0 + tie)
     if gain <= limit:
         return here  # the newest of all
     found = here
     for i in range(fixed, here):
-        if scratch[1, i] <= limit and (found == here or state.births[i] > state.births[found]):
+        if used[i] > 0.0 and scratch[1, i] <= limit and (found == here or births[i] > births[found]):
             found = i
     return found
 
@@ -286,8 +312,11 @@ def _weakest(state: State, order: Any, worth: Any, here: Any) -> Any:
 @jit_sum
 def _fill_scores(scratch: FloatArray, w: FloatArray, by_output: FloatArray, n_scored: Any, here: Any) -> None:
     """(w + κv)², summed over outputs."""
-    scratch[1, :here] = 0.0
-    for o in range(n_scored):
+    first = min(n_scored, 1)
+    for i in range(here):
+        total = first * (w[0, i] + by_output[1, 0] * scratch[0, i])
+        scratch[1, i] = total * total
+    for o in range(1, n_scored):
         for i in range(here):
             total = w[o, i] + by_output[1, o] * scratch[0, i]
             scratch[1, i] += total * total

@@ -59,7 +59,7 @@ def open_block(state: State, data: Data, start: Any, first: Any) -> None:
             values[t, state.source[j]] = data.values[start + t, columns[state.source[j]]]
         for j in range(n_rows):
             values[t, m + j] = data.values[start + t, own + j]
-            state.u[t, m + j] = state.a[t, m + j] = 0.0
+            state.u[t, m + j], state.a[t, m + j] = 0.0, 0.0
         state.births[m + t] = first + start + t
     for i in range(m):
         state.used[i], state.homes[i] = 1.0, i
