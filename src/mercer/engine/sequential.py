@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import solve_triangular
 
+from mercer._jit import jit
 from mercer._typing import FloatArray, IntArray
 from mercer.engine.executors.threads import blas_threads, pair
 from mercer.engine.rows import Rows
@@ -27,8 +28,9 @@ _SMALL = 200
 # Odd numbers that spread bits: 2^64 over the golden ratio, and two with which a third of the bits mix well.
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIXERS = (np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)), (np.uint64(27), np.uint64(0x94D049BB133111EB))
+_LARGE = 200  # functions
 _PIECE = 256  # rows whose kernel values, also among each other, are made together; half of it for small dictionaries
-_SIDE_BY_SIDE = 200  # functions from which on two products at the same time are worth a second thread
+_SIDE_BY_SIDE = 400  # functions from which on two products at the same time are worth a second thread
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,7 @@ class SequentialLearner:
     def _pieces(self, rows: FloatArray, start: int) -> Iterator[tuple[slice, _Piece]]:
         """Rows with their kernel values, some at a time."""
         while start < len(rows):
-            stop = min(start + (_PIECE if len(self.points) >= _SIDE_BY_SIDE else _PIECE // 2), len(rows))
+            stop = min(start + (_PIECE if len(self.points) >= _LARGE else _PIECE // 2), len(rows))
             yield slice(start, stop), self._piece(rows[start:stop])
             start = stop
 
@@ -282,15 +284,7 @@ class SequentialLearner:
             larger = np.empty((size, size))
             larger[:m, :m] = self._gram
             self._gram = larger
-        fixed = int(self.recursion.rules.intercept)
-        newcomers = origin[places]
-        block = piece.values[newcomers][:, fixed + np.where(origin < 0, np.arange(size), m + origin)]
-        later = newcomers[:, np.newaxis] > newcomers
-        among = block[:, places]
-        block[:, places] = np.where(later, among, among.T)
-        block[np.arange(len(places)), places] = piece.prior[newcomers]
-        self._gram[places] = block
-        self._gram[:, places] = block.T
+        _fill_gram(self._gram, piece.values, piece.prior, (origin, places), (int(self.recursion.rules.intercept), m))
 
     def _refresh(self) -> None:
         """Compute K⁻¹ anew if it has drifted: if K⁻¹(Kz) is not z, for a z of random signs.
@@ -328,3 +322,16 @@ def _signs(size: int, seed: int) -> FloatArray:
     for shift, factor in _MIXERS:
         bits = (bits ^ (bits >> shift)) * factor
     return np.where(bits >> np.uint64(63), 1.0, -1.0)
+
+
+@jit
+def _fill_gram(gram: FloatArray, values: FloatArray, prior: FloatArray, functions: Any, sizes: Any) -> None:
+    """Fill in the rows and columns of newcomers; of two newcomers the later one has the value."""
+    (origin, places), (fixed, m) = functions, sizes
+    for place in places:
+        row = origin[place]
+        for j in range(len(origin)):
+            other = origin[j]
+            if other < row:
+                gram[place, j] = gram[j, place] = values[row, fixed + (j if other < 0 else m + other)]
+        gram[place, place] = prior[row]

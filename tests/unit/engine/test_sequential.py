@@ -154,7 +154,7 @@ def test_products_of_blocks_have_blas_to_themselves(begun, monkeypatch):
 
 
 @pytest.mark.parametrize(("forgetting", "intercept"), [(1.0, False), (1.0, True), (0.999, False)])
-@pytest.mark.parametrize("max_basis", [30, 250, 5000])
+@pytest.mark.parametrize("max_basis", [30, 450, 5000])
 def test_two_threads_decide_as_one_does(max_basis, forgetting, intercept):
     """One thread cares for one of the two inverses, the other for the other."""
     X, y = make_waves(1300, n_features=3, noise=0.1, random_state=1)

@@ -15,6 +15,7 @@ row is in ``steps``.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,7 +24,7 @@ from scipy.linalg import solve_triangular
 from mercer._typing import FloatArray, IntArray
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.solvers.blas import mirror
-from mercer.solvers.compiled_blas import multiply_symmetric, routines
+from mercer.solvers.compiled_blas import Routines, multiply_symmetric, routines
 from mercer.solvers.recursive.reference import ReferenceRecursion
 from mercer.solvers.recursive.rules import LEAST_NOVELTY, TIE, Rules, weakest
 from mercer.solvers.recursive.state import (
@@ -41,12 +42,10 @@ from mercer.solvers.recursive.state import (
     Limits,
     State,
 )
-from mercer.solvers.recursive.steps import learn_rows
 from mercer.solvers.recursive.updates import (
-    apply,
-    close_block,
-    go_back,
+    care_for,
     inverse,
+    learn_block,
     learn_blocks,
     lower_factor,
     multiply,
@@ -144,7 +143,7 @@ class BlockRecursion:
         self._open(len(values))
         data = Data(values, prior, targets, weights, np.empty(len(values)))
         before = self.n_seen
-        if together is None:
+        if together is None or self.rules.forgetting < 1.0:  # which mixes the inverses between blocks
             learn_blocks(routines(), self._state, (self._P, self._K), self._limits(), data, before)
         else:
             self._learn_side_by_side(data, together)
@@ -182,30 +181,21 @@ class BlockRecursion:
         self.n_pruned += int(state.counts[PRUNED])
 
     def _learn_side_by_side(self, data: Data, together: Together) -> None:
-        """As ``learn_blocks`` does, with each inverse cared for on its own."""
-        blas, state, limits, forgets = routines(), self._state, self._limits(), self.rules.forgetting < 1.0
-        P, K = self._P, self._K
-
-        def multiply_p() -> None:
-            multiply(blas, P, state.values, state.u, state.P_diagonal, state.counts)
-
-        def multiply_k() -> None:
-            multiply(blas, K, state.values, state.a, state.K_diagonal, state.counts)
-
-        def apply_p() -> None:
-            apply(blas, P, (state.V, state.c, state.counts[N_V]), state.source, state.P_room, state.counts)
-
-        def apply_k() -> None:
-            apply(blas, K, (state.G, state.d, state.counts[N_G]), state.source, state.K_room, state.counts)
-
+        """As ``learn_blocks`` does, each inverse cared for on its own: applied, then multiplied by the next block."""
+        blas, limits, P, K = routines(), self._limits(), self._P, self._K
+        state: State = self._state
+        n_rows, slots = state.values.shape
+        ahead = State.empty(n_rows, slots, len(state.w))
+        open_block(state, data, 0, self.n_seen)
+        together(
+            lambda: multiply(blas, P, state.values, state.u, state.P_diagonal, state.counts),
+            lambda: multiply(blas, K, state.values, state.a, state.K_diagonal, state.counts),
+        )
         for start in range(0, len(data.prior), len(state.values)):
-            open_block(state, data, start, self.n_seen)
-            together(multiply_p, multiply_k)
-            learn_rows(blas, state, (P, K), limits, data, start)
-            close_block(state, data, start)
-            together(apply_p, apply_k)
-            if forgets:
-                go_back(P, K, state)
+            learn_block(blas, state, ahead, (P, K), limits, (data, start, self.n_seen))
+            together(partial(_care_for_p, blas, P, state, ahead), partial(_care_for_k, blas, K, state, ahead))
+            state, ahead = ahead, state
+        self._state = state
 
     def _limits(self) -> Limits:
         rules, fixed = self.rules, int(self.rules.intercept)
@@ -280,6 +270,16 @@ class BlockRecursion:
         self._state = None
         for name, value in state.items():
             setattr(self, name, value)
+
+
+def _care_for_p(blas: Routines, P: FloatArray, state: State, ahead: State) -> None:
+    learned = (state.V, state.c, state.counts[N_V], state.P_room, state.counts)
+    care_for(blas, P, learned, state.source, (ahead.values, ahead.u, ahead.P_diagonal, ahead.counts))
+
+
+def _care_for_k(blas: Routines, K: FloatArray, state: State, ahead: State) -> None:
+    learned = (state.G, state.d, state.counts[N_G], state.K_room, state.counts)
+    care_for(blas, K, learned, state.source, (ahead.values, ahead.a, ahead.K_diagonal, ahead.counts))
 
 
 def _removed(matrix: FloatArray, place: int) -> FloatArray:

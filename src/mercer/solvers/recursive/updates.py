@@ -16,10 +16,9 @@ from mercer.solvers.recursive.state import BEFORE, FULL, N_G, N_V, ROWS, SIGMA, 
 from mercer.solvers.recursive.steps import learn_rows
 
 __all__ = [
-    "apply",
-    "close_block",
-    "go_back",
+    "care_for",
     "inverse",
+    "learn_block",
     "learn_blocks",
     "lower_factor",
     "multiply",
@@ -41,6 +40,37 @@ def learn_blocks(blas: Routines, state: State, before: Any, limits: Limits, data
         apply(blas, K, (state.G, state.d, state.counts[N_G]), state.source, state.K_room, state.counts)
         if limits.forgetting < 1.0:
             go_back(P, K, state)
+
+
+@jit
+def learn_block(blas: Routines, state: State, ahead: State, before: Any, limits: Limits, rest: Any) -> None:
+    """Learn the rows of a block that is open, and open the next one in another state; the inverses stay as they are.
+
+    ``rest`` are the data, where the block starts in them, and the number of their first row.
+    """
+    data, start, first = rest
+    learn_rows(blas, state, before, limits, data, start)
+    close_block(state, data, start)
+    for place in range(state.counts[SIZE]):
+        ahead.births[place], ahead.columns[place] = state.births[place], state.columns[place]
+        for o in range(len(state.w)):
+            ahead.w[o, place] = state.w[o, place]
+    ahead.counts[:], ahead.numbers[:] = state.counts, state.numbers
+    if start + state.counts[ROWS] < len(data.prior):
+        open_block(ahead, data, start + state.counts[ROWS], first)
+
+
+@jit
+def care_for(blas: Routines, matrix: FloatArray, learned: Any, source: IntArray, ahead: Any) -> None:
+    """Apply a block to an inverse, and multiply the rows of the next block, if there are any.
+
+    ``learned`` are vectors, factors, how many, room and counts; ``ahead`` values, products, diagonal and counts.
+    """
+    vectors, factors, number, room, counts = learned
+    values, products, diagonal, next_counts = ahead
+    apply(blas, matrix, (vectors, factors, number), source, room, counts)
+    if next_counts[N_V] == 0:  # nothing was learned yet: it is open
+        multiply(blas, matrix, values, products, diagonal, next_counts)
 
 
 @jit
