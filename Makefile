@@ -1,7 +1,8 @@
 # `make demo` and `make test` both work as the first command after a clone: they need python3, make and git.
 
 PYTHON ?= python3
-PYTEST_ARGS ?=
+# Two workers and more: tests do not depend on each other, and each takes what cores it finds.
+PYTEST_ARGS ?= -n auto
 
 BIN := .venv/bin
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_BUILD_CONSTRAINT=constraints.txt PIP_CONSTRAINT=constraints.txt \

@@ -29,6 +29,7 @@ __all__ = [
     "State",
 ]
 
+# Compiled into ``steps`` and ``updates``, whose code on disk does not notice a change here: save these files, too.
 BEFORE, ROWS, N_V, N_G, SIZE, GROWN, PRUNED, SCORED = range(8)  # of ``counts``
 SIGMA, TAU, COST, LEAST, HIDDEN = range(5)  # of ``numbers``
 # Up to so many functions both triangles of the inverses are kept: half of the work is not faster than whole products.
