@@ -18,6 +18,7 @@ __all__ = ["check_arguments", "distinct_points", "has_gradient"]
 
 METRICS = ("feature", "data")
 STARTS = ("best", "proportional")
+_LARGEST = 1e100  # of coefficients, whose products with kernel values are squared
 
 
 def check_arguments(expansion: KernelExpansion, n_vectors: Any, tol: Any, settings: Settings) -> Settings:
@@ -80,6 +81,10 @@ def _check_expansion(expansion: KernelExpansion) -> None:
         raise ValueError(msg)
     if not (np.all(np.isfinite(expansion.points)) and np.all(np.isfinite(expansion.coefficients))):
         msg = "the points and coefficients of the expansion must be finite."
+        raise ValueError(msg)
+    largest = np.max(np.abs(expansion.coefficients), axis=0)
+    if np.any((largest > 0) & ~((largest > 1 / _LARGEST) & (largest < _LARGEST))):
+        msg = f"coefficients of an output go up to {largest.tolist()}: their squares are no numbers. Scale the targets."
         raise ValueError(msg)
 
 

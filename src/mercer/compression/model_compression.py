@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 from sklearn.base import clone
@@ -136,7 +137,8 @@ def _compress_reading(model: Any, reading: Reading, inputs: Any, options: dict[s
 def _compress_pipeline(pipeline: Pipeline, inputs: Any, options: dict[str, Any]) -> CompressedPipeline:
     check_is_fitted(pipeline)
     start = tail_start(pipeline)
-    before, (name, last) = pipeline.steps[:start], pipeline.steps[-1]
+    # Copies: a pipeline fits its steps in place, so fitting the result anew would spoil the model that was given.
+    before, (name, last) = deepcopy(pipeline.steps[:start]), pipeline.steps[-1]
     if before and inputs is not None:
         inputs = pipeline[:start].transform(inputs)
     if start == len(pipeline.steps) - 1:

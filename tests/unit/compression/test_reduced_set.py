@@ -237,6 +237,12 @@ def test_expansions_that_cannot_be_reduced(single):
         reduce_expansion(replace(single, kernel=Precomputed()), 3)
 
 
+@pytest.mark.parametrize("factor", [1e-200, 1e200])
+def test_coefficients_whose_squares_are_no_numbers_are_refused(single, factor):
+    with pytest.raises(ValueError, match="Scale the targets"):
+        reduce_expansion(replace(single, coefficients=single.coefficients * factor, variance=None), 3)
+
+
 def test_without_gradient_vectors_are_points(single):
     rough = replace(single, kernel=Function(laplacian_kernel), variance=None)
     with pytest.raises(ValueError, match=r"Function has no gradient.*refine=False"):
