@@ -4,7 +4,10 @@ Functions decorated here are compiled on their first call, never at import, with
 kept on disk where a cache directory can be written.
 """
 
+import hashlib
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
@@ -16,6 +19,8 @@ from numba.extending import intrinsic, overload
 __all__ = ["bits_to_float", "call_fortran", "float_to_bits", "inlined", "jit", "jit_least", "jit_sum", "overload"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+_ROOT = Path(__file__).parent
 
 # Inside compiled code an intrinsic takes one argument less than its definition: Python's types cannot say so.
 _intrinsic: Any = intrinsic
@@ -32,9 +37,32 @@ def _compile(function: Function, *, fastmath: set[str]) -> Function:
     options: dict[str, Any] = {"nogil": True, "fastmath": fastmath, "error_model": "numpy"}
     try:
         compiled = numba.njit(function, cache=True, **options)
+        _stamp(compiled, Path(function.__code__.co_filename))
     except RuntimeError:  # no directory for the cache can be written: compile in every process
         compiled = numba.njit(function, **options)
     return cast(Function, compiled)
+
+
+def _stamp(compiled: Any, path: Path) -> None:
+    """Have compiled code on disk notice every change that may be compiled into it.
+
+    Numba looks at the time and size of a function's own file, but constants and other functions come from files beside
+    it and above it, and installed files may all have the same time.
+    """
+    index: Any = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
+    if hasattr(index, "_source_stamp"):
+        index._source_stamp = (index._source_stamp, _digest(path.parent))
+
+
+@cache
+def _digest(folder: Path) -> str:
+    """Of the source files in a folder of the package, and in those above it."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.glob("*.py")):
+        digest.update(path.read_bytes())
+    if folder != _ROOT and _ROOT in folder.parents:
+        digest.update(_digest(folder.parent).encode())
+    return digest.hexdigest()
 
 
 def jit(function: Function) -> Function:

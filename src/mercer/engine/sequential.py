@@ -89,7 +89,9 @@ class SequentialLearner:
         if np.max(np.abs(targets), initial=0.0) > _LARGEST:
             msg = f"the targets go up to {np.max(np.abs(targets)):.1g}: their squares overflow. Scale y."
             raise ValueError(msg)
-        weights = np.ones(len(rows)) if weights is None else weights
+        # One layout, lest compiled code be made for each: C, and such as can be written.
+        targets = np.require(targets, dtype=np.float64, requirements=["C", "W"])
+        weights = np.require(np.ones(len(rows)) if weights is None else weights, np.float64, ["C", "W"])
         start, residuals = 0, np.empty(len(rows))
         if self.recursion.rules.intercept and self.recursion.n_seen == 0 and len(rows):
             if self.recursion.begin(float(self._prior(rows[:1])[0]), targets[0], float(weights[0])):
@@ -227,7 +229,8 @@ class SequentialLearner:
         return int(self.recursion.coefficients.shape[1])
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"_section": None, "_together": None}
+        empty = {"_slots": self.points[:0].copy(), "_replaced": np.empty(0, dtype=np.intp)}  # rows that were seen
+        return vars(self) | {"_section": None, "_together": None} | empty
 
     def _pair(self, n_rows: int) -> AbstractContextManager[Together | None]:
         long = n_rows >= _SIDE_BY_SIDE and self.recursion.rules.max_basis >= _SIDE_BY_SIDE

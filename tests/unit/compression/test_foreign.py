@@ -33,6 +33,11 @@ from mercer.kernels import Function, Gaussian, Linear, Matern, Polynomial, Sum, 
 TOLERANCE = 1e-8
 
 
+def in_words(options):
+    """An id without addresses, the same in every process."""
+    return ", ".join(f"{name}={getattr(value, '__name__', value)}" for name, value in options.items())
+
+
 @pytest.fixture(scope="module")
 def rows():
     return np.random.default_rng(0).normal(size=(120, 3)) * [1.0, 2.0, 0.5] + [0.0, 1.0, -1.0]
@@ -65,8 +70,8 @@ KERNELS = [
     {"kernel": "poly", "gamma": 0.1},
 ]
 MACHINE_KERNELS = [*KERNELS, {"kernel": "rbf", "gamma": "auto"}, {"kernel": rbf_kernel}, {"kernel": gp.Matern(2.0)}]
-with_kernels = pytest.mark.parametrize("options", KERNELS, ids=str)
-with_machine_kernels = pytest.mark.parametrize("options", MACHINE_KERNELS, ids=str)
+with_kernels = pytest.mark.parametrize("options", KERNELS, ids=in_words)
+with_machine_kernels = pytest.mark.parametrize("options", MACHINE_KERNELS, ids=in_words)
 
 
 # --------------------------------------------------------------------------------------------- support vector machines
@@ -147,7 +152,9 @@ def test_a_kernel_of_gamma_zero_is_a_constant(rows, queries):
 # -------------------------------------------------------------------------------------------------------- kernel ridge
 
 
-@pytest.mark.parametrize("options", [*KERNELS, {"kernel": gp.RBF([1.0, 2.0, 3.0])}, {"kernel": "polynomial"}], ids=str)
+@pytest.mark.parametrize(
+    "options", [*KERNELS, {"kernel": gp.RBF([1.0, 2.0, 3.0])}, {"kernel": "polynomial"}], ids=in_words
+)
 @pytest.mark.parametrize("n_outputs", [None, 1, 3])
 def test_kernel_ridge(options, n_outputs, rows, queries):
     y = values_of(rows) if n_outputs is None else np.stack([values_of(rows) ** k for k in range(n_outputs)], axis=1)

@@ -153,12 +153,27 @@ def test_products_of_blocks_have_blas_to_themselves(begun, monkeypatch):
     assert all(pool == {1} for pool in pools)
 
 
-@pytest.mark.parametrize(("forgetting", "intercept"), [(1.0, False), (1.0, True), (0.999, False)])
+@pytest.mark.parametrize("rules", [{"forgetting": 0.99}, {"intercept": True}, {"hidden": 1}])
+def test_large_dictionaries_decide_as_the_reference_does(rules):
+    """Beyond 160 functions the inverses are triangles."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(420, 4))
+    targets = np.column_stack([np.sin(rows[:, 0]), rows[:, 1] * rows[:, 2]]) + 0.1 * rng.normal(size=(420, 2))
+    rules = Rules(0.05, 190, 1e-2, 1e-6, **rules)
+    weights = rng.uniform(0.5, 2.0, size=420)
+    plain, points = one_at_a_time(rules, rows, targets, weights, Gaussian(1.0))
+    fast, fast_points = in_blocks(rules, rows, targets, weights, [420], Gaussian(1.0))
+    assert plain.n_pruned > 20
+    assert len(points) == 190
+    assert_same(fast, plain, fast_points, points)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("max_basis", [30, 450, 5000])
-def test_two_threads_decide_as_one_does(max_basis, forgetting, intercept):
+def test_two_threads_decide_as_one_does(max_basis, intercept):
     """One thread cares for one of the two inverses, the other for the other."""
     X, y = make_waves(1300, n_features=3, noise=0.1, random_state=1)
-    rules = Rules(1e-2, max_basis, 1e-2, 1e-6, forgetting=forgetting, intercept=intercept)
+    rules = Rules(1e-2, max_basis, 1e-2, 1e-6, intercept=intercept)
     learners = [SequentialLearner(Gaussian(0.7), rules, 3, 1, n_jobs=n_jobs) for n_jobs in (1, 2)]
     errors = [learner.learn(X, y[:, np.newaxis]) for learner in learners]
     one, two = (learner.recursion for learner in learners)

@@ -140,6 +140,8 @@ class BlockRecursion:
         residuals : array (n,)
             Squared error of each row before it was learned, summed over outputs.
         """
+        if not len(values):
+            return np.full(len(self.births), -1), np.empty(0)
         self._open(len(values))
         data = Data(values, prior, targets, weights, np.empty(len(values)))
         before = self.n_seen
@@ -153,12 +155,14 @@ class BlockRecursion:
     def _open(self, n_rows: int) -> None:
         """Have room for the functions that rows may become, and the state before them."""
         m, n_outputs = len(self.births), self.coefficients.shape[1]
-        most = max(m, min(self.rules.max_basis + int(self.rules.intercept), m + n_rows))
-        self._P, self._K = _with_room(self._P, m, most), _with_room(self._K, m, most)
+        budget = max(m, self.rules.max_basis + int(self.rules.intercept))
+        most = min(budget, m + n_rows)
+        room = min(budget, max(most, 2 * m))  # for more functions than there may be after these rows
+        self._P, self._K = _with_room(self._P, m, most, room), _with_room(self._K, m, most, room)
         shape = (min(block_rows(m, self.rules.forgetting), n_rows), n_outputs)
         state = self._state
         if state is None or (len(state.values), len(state.w)) != shape or state.values.shape[1] < most + shape[0]:
-            slots = _no_conflicts(max(most, min(2 * m, 2 * most)) + shape[0])
+            slots = _no_conflicts(room + shape[0])
             self._state = state = State.empty(shape[0], slots, n_outputs)
         state.w[:, :m], state.births[:m], state.columns[:m] = self.coefficients.T, self.births, np.arange(m)
         state.counts[:] = 0
@@ -236,6 +240,8 @@ class BlockRecursion:
             scores = np.sum(self.rules.scored(self.coefficients) ** 2, axis=1) / np.diagonal(self.P_inverse)
             place = fixed + weakest(scores[fixed:], self.births[fixed:])
             self.cost += float(scores[place])
+            hidden = self.coefficients[place, self.coefficients.shape[1] - self.rules.hidden :]
+            self.hidden_cost += float(hidden @ hidden / self.P_inverse[place, place])
             row = self.P_inverse[place] / self.P_inverse[place, place]
             self.coefficients = np.delete(self.coefficients - np.outer(row, self.coefficients[place]), place, axis=0)
             self.P_inverse, self.K_inverse = _removed(self.P_inverse, place), _removed(self.K_inverse, place)
@@ -294,11 +300,10 @@ def _no_conflicts(size: int) -> int:
     return size + 8 if size % 64 == 0 else size
 
 
-def _with_room(matrix: FloatArray, size: int, most: int) -> FloatArray:
+def _with_room(matrix: FloatArray, size: int, most: int, room: int) -> FloatArray:
     """The first rows and columns of a matrix in an array with room for more: the matrix itself, if it has."""
     if len(matrix) >= most and matrix.flags.writeable:
         return matrix
-    room = _no_conflicts(max(most, min(2 * size, 2 * most)))
-    larger = np.zeros((room, room))
+    larger = np.zeros((_no_conflicts(room), _no_conflicts(room)))
     larger[:size, :size] = matrix[:size, :size]
     return larger

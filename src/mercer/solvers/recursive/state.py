@@ -29,7 +29,6 @@ __all__ = [
     "State",
 ]
 
-# Compiled into ``steps`` and ``updates``, whose code on disk does not notice a change here: save these files, too.
 BEFORE, ROWS, N_V, N_G, SIZE, GROWN, PRUNED, SCORED = range(8)  # of ``counts``
 SIGMA, TAU, COST, LEAST, HIDDEN = range(5)  # of ``numbers``
 # Up to so many functions both triangles of the inverses are kept: half of the work is not faster than whole products.
@@ -40,8 +39,7 @@ FOLD = 16  # rows after which vectors are folded into the products of the rows t
 class Limits(NamedTuple):
     """The rules, as numbers; a negative ``gain_tol`` asks for novelty alone.
 
-    The first ``fixed`` functions, which count in ``max_basis``, are never removed. Constants of other modules are here,
-    too: compiled code that is kept on disk would not notice their change.
+    The first ``fixed`` functions, which count in ``max_basis``, are never removed.
     """
 
     noise: float
