@@ -19,8 +19,6 @@ from package.constants import LIMIT
 def answer(x):
     return x + LIMIT
 """
-    "from mercer._jit import jit\nfrom package.constants import LIMIT\n\n@jit\ndef answer(x):\n    return x + LIMIT\n"
-)
 
 
 def run(folder):

@@ -182,7 +182,7 @@ def product_of_sines(first, second, power=1):
         {"kernel": product_of_sines},
         {"kernel": product_of_sines, "kernel_params": {"power": 2}},
     ],
-    ids=str,
+    ids=in_words,
 )
 def test_kernels_without_a_gradient_are_functions(options, rows, queries):
     model = KernelRidge(**options).fit(rows, values_of(rows))

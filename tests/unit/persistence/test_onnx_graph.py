@@ -241,7 +241,11 @@ def laplacian(rows, points):
     return np.exp(-np.sum(np.abs(rows[:, np.newaxis] - points), axis=-1))
 
 
-@pytest.mark.parametrize("kernel", [Function(laplacian), Precomputed(), Gaussian() + Function(laplacian)], ids=repr)
+@pytest.mark.parametrize(
+    "kernel",
+    [Function(laplacian), Precomputed(), Gaussian() + Function(laplacian)],
+    ids=["function", "precomputed", "sum"],
+)
 def test_kernels_without_a_formula(kernel):
     with pytest.raises(TypeError, match="has no formula that can be exported"):
         to_onnx(KernelExpansion(kernel, np.ones((2, 2)), np.ones((2, 1)), np.zeros(1)))
