@@ -6,7 +6,7 @@ kept on disk where a cache directory can be written.
 
 import hashlib
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -16,7 +16,23 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, overload
 
-__all__ = ["bits_to_float", "call_fortran", "float_to_bits", "inlined", "jit", "jit_least", "jit_sum", "overload"]
+__all__ = [
+    "array_at",
+    "bits_to_float",
+    "call_fortran",
+    "callback",
+    "float_to_bits",
+    "inlined",
+    "jit",
+    "jit_least",
+    "jit_sum",
+    "load_shared",
+    "overload",
+    "store_shared",
+]
+
+# In a callback: the array of a shape at an address.
+array_at: Any = numba.carray
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -86,6 +102,25 @@ def inlined(function: Function) -> Function:
     return cast(Function, compiled)
 
 
+@cache
+def callback(function: Callable[..., None], kinds: str) -> int:
+    """Compile a function for ``call_fortran`` and return its address; ``kinds`` has a letter for each argument.
+
+    They are addresses: of numbers "f" (float64), or of one integer "i" (32 bits).
+    """
+    pointers = [types.CPointer(types.float64 if kind == "f" else types.int32) for kind in kinds]
+    compile_it = partial(numba.cfunc, types.void(*pointers), error_model="numpy", fastmath={"contract"})
+    try:
+        compiled: Any = compile_it(cache=True)(function)
+    except RuntimeError:  # as above
+        compiled = compile_it()(function)
+    _KEPT.append(compiled)
+    return int(compiled.address)
+
+
+_KEPT: list[Any] = []  # compiled callbacks, which are gone with their objects
+
+
 @_intrinsic  # type: ignore[untyped-decorator]
 def float_to_bits(_context: Any, number: Any) -> Any:
     """Reinterpret a float as the integer with the same bits."""
@@ -133,3 +168,26 @@ def call_fortran(_context: Any, _address: Any, arguments: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(_address, arguments), generate
+
+
+@_intrinsic  # type: ignore[untyped-decorator]
+def load_shared(_context: Any, array: Any, place: Any) -> Any:
+    """Read an entry of an int64 array that another thread writes: after it, all that was written before is seen."""
+
+    def generate(context: Any, builder: Any, _signature: Any, values: Any) -> Any:
+        data = context.make_array(array)(context, builder, values[0]).data
+        return builder.load_atomic(builder.gep(data, [values[1]]), "acquire", 8)
+
+    return types.int64(array, place), generate
+
+
+@_intrinsic  # type: ignore[untyped-decorator]
+def store_shared(_context: Any, array: Any, place: Any, value: Any) -> Any:
+    """Write an entry of an int64 array that another thread reads: it then sees all that was written before."""
+
+    def generate(context: Any, builder: Any, _signature: Any, values: Any) -> Any:
+        data = context.make_array(array)(context, builder, values[0]).data
+        builder.store_atomic(values[2], builder.gep(data, [values[1]]), "release", 8)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, types.int64), generate

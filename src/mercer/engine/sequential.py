@@ -10,27 +10,23 @@ from typing import Any
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from mercer._jit import jit
 from mercer._typing import FloatArray, IntArray
 from mercer.engine.executors.threads import blas_threads, pair
 from mercer.engine.rows import Rows
 from mercer.engine.tiles import tile_rows
 from mercer.exceptions import NotPositiveDefiniteError
-from mercer.kernels import Kernel, Section
-from mercer.solvers.recursive import BlockRecursion, Rules, Together, inverse
+from mercer.engine.stream_values import FactoredRows, TabulatedRows
+from mercer.kernels import Kernel
+from mercer.solvers.recursive import BlockRecursion, Rules, Source, Together, inverse
 
 __all__ = ["SequentialLearner"]
 
 _LARGEST = 1e153  # of targets and kernel values: squares must be numbers
-# How far K⁻¹(Kz) may be from z, of random signs, before K⁻¹ is computed anew; its relative error is then about 1e-9.
-_SPOILT = 1e-7
 _SMALL = 200
-# Odd numbers that spread bits: 2^64 over the golden ratio, and two with which a third of the bits mix well.
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_MIXERS = (np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)), (np.uint64(27), np.uint64(0x94D049BB133111EB))
 _LARGE = 200  # functions
 _PIECE = 256  # rows whose kernel values, also among each other, are made together; half of it for small dictionaries
-_SIDE_BY_SIDE = 400  # functions from which on two products at the same time are worth a second thread
+_FACTORED = 2048  # rows that are learned together, where compiled code computes their kernel values
+_SIDE_BY_SIDE = 100  # functions from which on a second thread is worth it
 
 
 @dataclass(frozen=True)
@@ -38,7 +34,7 @@ class _Piece:
     """Rows with their kernel values, to the functions in use and among each other, and k(x, x)."""
 
     rows: FloatArray
-    values: FloatArray
+    values: FloatArray | Source
     prior: FloatArray
 
 
@@ -60,8 +56,6 @@ class SequentialLearner:
         The dictionary.
     recursion : BlockRecursion
         Coefficients, cost, counts.
-    n_refreshed : int
-        How often K⁻¹ was computed anew, because rounding had spoilt it.
     """
 
     def __init__(self, kernel: Kernel, rules: Rules, n_features: int, n_outputs: int, *, n_jobs: int = 1) -> None:
@@ -69,13 +63,8 @@ class SequentialLearner:
         self.recursion = BlockRecursion(rules, n_outputs)
         self.points: FloatArray = np.empty((0, n_features))
         self.n_jobs = n_jobs
-        self.n_refreshed = 0
-        self._unchecked, self._drift = 0, 0.0
         self._together: Together | None = None
-        self._gram: FloatArray = np.empty((0, 0))  # K_mm
-        self._section: Section | None = None
-        self._slots: FloatArray = np.empty((0, n_features))  # points of the section: the dictionary, then a block
-        self._replaced: IntArray = np.empty(0, dtype=np.intp)  # places of the dictionary that are not in it yet
+        self._values: FactoredRows | TabulatedRows | None = None
 
     def learn(self, rows: FloatArray, targets: FloatArray, weights: FloatArray | None = None) -> FloatArray:
         """Learn rows (n, d) with targets (n, p), one after the other; weights are above zero.
@@ -96,7 +85,6 @@ class SequentialLearner:
         if self.recursion.rules.intercept and self.recursion.n_seen == 0 and len(rows):
             if self.recursion.begin(float(self._prior(rows[:1])[0]), targets[0], float(weights[0])):
                 self.points = rows[:1].copy()
-                self._gram = self.kernel(self.points)
             start, residuals[0] = 1, float(np.sum(targets[0] ** 2))
         n_left = len(rows) - start
         small = n_left * (n_left + len(self.points)) < _SMALL  # holding BLAS would take longer than the work
@@ -104,17 +92,22 @@ class SequentialLearner:
         with nullcontext() if small else blas_threads(1), self._pair(n_left) as self._together:
             for span, piece in self._pieces(rows, start):
                 residuals[span] = self._learn_piece(piece, targets[span], weights[span])
-            if self._unchecked:
-                self._refresh()
+            self.recursion.look()
         self.recursion.mirror()
         return residuals
 
     def _pieces(self, rows: FloatArray, start: int) -> Iterator[tuple[slice, _Piece]]:
         """Rows with their kernel values, some at a time."""
         while start < len(rows):
-            stop = min(start + (_PIECE if len(self.points) >= _LARGE else _PIECE // 2), len(rows))
-            yield slice(start, stop), self._piece(rows[start:stop])
-            start = stop
+            full = len(self.points) >= self.recursion.rules.max_basis
+            some = rows[start : start + (_FACTORED if full else _PIECE)]
+            prior = self._prior(some)
+            piece = self._factored(some, prior)
+            if piece is None:
+                n_rows = _PIECE if len(self.points) >= _LARGE else _PIECE // 2
+                piece = self._tabulated(some[:n_rows], prior[:n_rows])
+            yield slice(start, start + len(piece.rows)), piece
+            start += len(piece.rows)
 
     def stream(
         self, rows: Rows, targets: FloatArray, weights: FloatArray | None = None
@@ -142,11 +135,8 @@ class SequentialLearner:
         rules = self.recursion.rules
         other = SequentialLearner(self.kernel, rules, self.points.shape[1], self.n_outputs, n_jobs=self.n_jobs)
         other.recursion, other.points = self.recursion.copy(), self.points.copy()
-        other.n_refreshed, other._gram = self.n_refreshed, self._gram.copy()
-        other._unchecked, other._drift = self._unchecked, self._drift
         # What is bound goes with the copy, which is the one that goes on; if it fails, this one binds again.
-        section, self._section = self._section, None
-        other._section, other._slots, other._replaced = section, self._slots, self._replaced
+        other._values, self._values = self._values, None
         return other
 
     def merge(self, other: SequentialLearner) -> None:
@@ -160,7 +150,8 @@ class SequentialLearner:
             return
         if not self.recursion.n_seen:
             twin = other.copy()
-            self.recursion, self.points, self._gram, self._section = twin.recursion, twin.points, twin._gram, None
+            self.recursion, self.points = twin.recursion, twin.points
+            self._values = None
             return
         mine, theirs, fixed = self.recursion, other.recursion, int(self.recursion.rules.intercept)
         points, new = self._union(other)
@@ -170,11 +161,11 @@ class SequentialLearner:
             other._products(points),
         )
         mine.births = np.concatenate([mine.births, theirs.births[fixed:][new] + mine.n_seen])
-        mine.K_inverse = self._with_constant(inverse(K))
+        mine.K_inverse, mine.gram = self._with_constant(inverse(K)), self._with_constant(K)
         explained = mine.restate(data + their_data, K, cross + their_cross)
         mine.cost = squares + their_squares - float(np.sum(explained))
         mine.n_seen, mine.n_grown = mine.n_seen + theirs.n_seen, mine.n_grown + len(new)
-        self.points, self._gram = points, K
+        self.points = points
         self._shrink()
 
     def change(self, rules: Rules) -> None:
@@ -185,7 +176,8 @@ class SequentialLearner:
     def _shrink(self) -> None:
         fixed = int(self.recursion.rules.intercept)
         kept = self.recursion.shrink()[fixed:] - fixed
-        self.points, self._gram, self._section = self.points[kept], self._gram[np.ix_(kept, kept)], None
+        self.points = self.points[kept]
+        self._values = None
 
     def _union(self, other: SequentialLearner) -> tuple[FloatArray, IntArray]:
         """Both dictionaries, without those of the other's points that are not new, and which of them are."""
@@ -229,21 +221,27 @@ class SequentialLearner:
         return int(self.recursion.coefficients.shape[1])
 
     def __getstate__(self) -> dict[str, Any]:
-        empty = {"_slots": self.points[:0].copy(), "_replaced": np.empty(0, dtype=np.intp)}  # rows that were seen
-        return vars(self) | {"_section": None, "_together": None} | empty
+        return vars(self) | {"_values": None, "_together": None}  # without rows that were seen
 
     def _pair(self, n_rows: int) -> AbstractContextManager[Together | None]:
         long = n_rows >= _SIDE_BY_SIDE and self.recursion.rules.max_basis >= _SIDE_BY_SIDE
         return pair() if long and self.n_jobs > 1 else nullcontext(None)
 
-    def _piece(self, rows: FloatArray) -> _Piece:
-        prior = self._prior(rows)
-        with np.errstate(over="ignore"):
-            values = self._bound(rows).tile(rows)
-        if not np.isfinite(np.sum(values)):
-            self._section = None
-            msg = "kernel values contain NaN or infinity: the kernel overflows on these rows; scale them."
-            raise NotPositiveDefiniteError(msg)
+    def _factored(self, rows: FloatArray, prior: FloatArray) -> _Piece | None:
+        """Rows whose kernel values compiled code computes, if it can."""
+        if isinstance(self._values, TabulatedRows):
+            return None
+        if self._values is None:
+            self._values = FactoredRows(self.kernel, self.points if len(self.points) else rows)
+        m, rules = len(self.points), self.recursion.rules
+        most = max(m, min(rules.max_basis, m + len(rows)))
+        source = self._values.source(self.points, rows, int(rules.intercept), most)
+        return None if source is None else _Piece(rows, source, prior)
+
+    def _tabulated(self, rows: FloatArray, prior: FloatArray) -> _Piece:
+        if not isinstance(self._values, TabulatedRows):
+            self._values = TabulatedRows(self.kernel)
+        values = self._values.table(self.points, rows)
         if self.recursion.rules.intercept:
             values = np.column_stack([np.ones(len(rows)), values])
         return _Piece(rows, values, prior)
@@ -255,17 +253,14 @@ class SequentialLearner:
         origin = origin[fixed:]  # without the constant
         places = np.flatnonzero(origin >= 0)
         if len(places):
-            self._extend_gram(piece, origin, places)
             if len(origin) > len(self.points):
                 more = np.empty((len(origin) - len(self.points), self.points.shape[1]))
                 self.points = np.concatenate([self.points, more])
             else:
                 self.points = self.points.copy()  # who has taken the old ones keeps them
             self.points[places] = piece.rows[origin[places]]
-            self._replaced = np.union1d(self._replaced, places)
-            self._unchecked += len(places)
-            if 8 * self._unchecked >= len(self.points) or self._drift > 0.1 * _SPOILT:
-                self._refresh()
+            if isinstance(self._values, TabulatedRows):
+                self._values.replace(places)
         return residuals
 
     def _prior(self, rows: FloatArray) -> FloatArray:
@@ -279,62 +274,3 @@ class SequentialLearner:
             msg = f"k(x, x) goes up to {np.max(prior):.1g}: kernel values overflow when they are squared. Scale X."
             raise ValueError(msg)
         return prior
-
-    def _extend_gram(self, piece: _Piece, origin: IntArray, places: IntArray) -> None:
-        """Have the kernel values of newcomers in K_mm: those that the recursion was given."""
-        m, size = len(self.points), len(origin)
-        if size > m:
-            larger = np.empty((size, size))
-            larger[:m, :m] = self._gram
-            self._gram = larger
-        _fill_gram(self._gram, piece.values, piece.prior, (origin, places), (int(self.recursion.rules.intercept), m))
-
-    def _refresh(self) -> None:
-        """Compute K⁻¹ anew if it has drifted: if K⁻¹(Kz) is not z, for a z of random signs.
-
-        Looked at when an eighth of the dictionary has changed, after each block once something is seen, and at the end
-        of a batch.
-        """
-        fixed = int(self.recursion.rules.intercept)
-        signs = _signs(len(self.points), self.recursion.n_seen)
-        drift = self.recursion.K_inverse_times(np.concatenate([np.zeros(fixed), self._gram @ signs]))[fixed:] - signs
-        self._unchecked, self._drift = 0, float(np.max(np.abs(drift)))
-        if self._drift > _SPOILT:
-            self.recursion.K_inverse = self._with_constant(inverse(self._gram))
-            self.n_refreshed += 1
-
-    def _bound(self, rows: FloatArray) -> Section:
-        """The kernel bound to the dictionary and a block."""
-        m, slots = len(self.points), len(self.points) + len(rows)
-        if self._section is None or len(self._slots) != slots:
-            self._slots = np.concatenate([self.points, rows])
-            self._section = self.kernel.bind(self._slots)
-        else:
-            self._slots[m:] = rows
-            self._section = self.kernel.rebind(self._section, self._slots, slice(m, slots))
-            if len(self._replaced):
-                self._slots[self._replaced] = self.points[self._replaced]
-                self._section = self.kernel.rebind(self._section, self._slots, self._replaced)
-        self._replaced = np.empty(0, dtype=np.intp)
-        return self._section
-
-
-def _signs(size: int, seed: int) -> FloatArray:
-    """Signs that look random, in a few microseconds: a bit of a hash of place and seed."""
-    bits = (np.arange(size, dtype=np.uint64) + np.uint64(seed)) * _GOLDEN
-    for shift, factor in _MIXERS:
-        bits = (bits ^ (bits >> shift)) * factor
-    return np.where(bits >> np.uint64(63), 1.0, -1.0)
-
-
-@jit
-def _fill_gram(gram: FloatArray, values: FloatArray, prior: FloatArray, functions: Any, sizes: Any) -> None:
-    """Fill in the rows and columns of newcomers; of two newcomers the later one has the value."""
-    (origin, places), (fixed, m) = functions, sizes
-    for place in places:
-        row = origin[place]
-        for j in range(len(origin)):
-            other = origin[j]
-            if other < row:
-                gram[place, j] = gram[j, place] = values[row, fixed + (j if other < 0 else m + other)]
-        gram[place, place] = prior[row]

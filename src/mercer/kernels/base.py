@@ -6,7 +6,7 @@ import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -16,10 +16,29 @@ from mercer._typing import FloatArray, IntArray
 if TYPE_CHECKING:
     from mercer.kernels.algebra import Sum
 
-__all__ = ["Kernel", "Section", "check_positive", "tile_buffer"]
+__all__ = ["Factors", "Kernel", "Section", "check_positive", "tile_buffer"]
 
 
 _DIAGONAL_TILE = 16  # rows: of a small square of kernel values only the diagonal is used
+
+
+class Factors(NamedTuple):
+    """Rows x as factors of kernel values, k(x, z) = φ(l(x)·r(z)), for compiled code.
+
+    Attributes
+    ----------
+    left, right : arrays (n, e)
+        l and r of the rows.
+    profile : int
+        Address of a callback "fiiiffif" that replaces a tile of products by kernel values: tile, its rows, columns and
+        stride, the factors of its rows and columns, and how many each has, parameters.
+    parameters : array
+    """
+
+    left: FloatArray
+    right: FloatArray
+    profile: int
+    parameters: FloatArray
 
 
 class Section(ABC):
@@ -39,6 +58,10 @@ class Section(ABC):
     @abstractmethod
     def tile(self, rows: FloatArray, out: FloatArray | None = None) -> FloatArray:
         """Kernel values, shape (rows, points), in ``out`` where it is given (C-contiguous, of this dtype)."""
+
+    def factors(self, rows: FloatArray) -> Factors | None:
+        """Rows as factors of kernel values among each other, or None where these need more than a product."""
+        return None
 
 
 class Kernel(BaseEstimator, ABC):

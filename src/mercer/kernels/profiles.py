@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from mercer._jit import bits_to_float, float_to_bits, inlined, jit, jit_sum, overload
+from mercer._jit import array_at, bits_to_float, callback, float_to_bits, inlined, jit, jit_sum, overload
 from mercer._typing import FloatArray, IntArray
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "exponential",
     "exponential_over_distance",
     "gaussian",
+    "gaussian_callback",
     "linear_exponential",
     "quadratic_exponential",
     "recompute_pairs",
@@ -133,6 +134,36 @@ def gaussian(tile: FloatArray, amplitude: Any, lowest: Any) -> None:
     flat = tile.reshape(tile.size)
     for i in range(flat.size):
         flat[i] = amplitude * _exp(flat[i], lowest)
+
+
+def gaussian_callback() -> int:
+    """``gaussian`` for compiled code; see ``Factors``. Parameters: amplitude, lowest, limits."""
+    return callback(_gaussian_rows, "fiiiffif")
+
+
+def _gaussian_rows(
+    tile: Any, n_rows: Any, n_columns: Any, stride: Any, left: Any, right: Any, width: Any, parameters: Any
+) -> None:
+    table, rows = array_at(tile, (n_rows[0], stride[0])), array_at(left, (n_rows[0], width[0]))
+    points, n_features = array_at(right, (n_columns[0], width[0])), width[0] - 2
+    amplitude, lowest, far, negligible, rounding = array_at(parameters, 5)
+    for i in range(n_rows[0]):
+        norm = -rows[i, n_features]
+        if norm > far:  # as in recompute_pairs
+            for j in range(n_columns[0]):
+                if table[i, j] >= negligible - rounding * norm:
+                    table[i, j] = _scaled_exponent(rows, i, points, j)
+        for j in range(n_columns[0]):
+            table[i, j] = amplitude * _exp(table[i, j], lowest)
+
+
+@jit_sum
+def _scaled_exponent(rows: FloatArray, i: Any, points: FloatArray, j: Any) -> Any:
+    squares = 0.0
+    for k in range(rows.shape[1] - 2):
+        difference = rows[i, k] - points[j, k]
+        squares += difference * difference
+    return -0.5 * squares
 
 
 @jit

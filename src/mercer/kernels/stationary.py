@@ -23,7 +23,7 @@ from sklearn.base import clone
 
 from mercer._typing import FloatArray, IntArray
 from mercer.kernels import profiles
-from mercer.kernels.base import Kernel, Section, check_positive, tile_buffer
+from mercer.kernels.base import Factors, Kernel, Section, check_positive, tile_buffer
 from mercer.kernels.length_scale import median_distance
 
 __all__ = ["Gaussian", "Matern", "Stationary"]
@@ -32,6 +32,8 @@ Profile = Callable[[FloatArray], None]
 
 # Rows with |x̃|²/2 above this are looked at: below, the error of an exponent is 32 roundings at the most.
 FAR = 32.0
+# Up to here differences of scaled rows are as good as scaled differences, to 1000 roundings of an exponent.
+FARTHEST = 1e4
 
 
 class Stationary(Kernel):
@@ -55,6 +57,10 @@ class Stationary(Kernel):
     @abstractmethod
     def slope(self, dtype: np.dtype[Any]) -> Profile:
         """The function that replaces exponents by derivatives dk/dE in place."""
+
+    def callback(self) -> tuple[int, FloatArray] | None:
+        """``profile`` for float64 and compiled code, with its parameters; see ``Factors``."""
+        return None
 
     def for_dimension(self, n_features: int) -> Self:
         """The kernel as it is on rows of that width: itself, where no parameter depends on the width."""
@@ -151,7 +157,7 @@ class StationarySection(Section):
     def __init__(self, kernel: Stationary, points: FloatArray, *, dtype: np.dtype[Any], profile: Profile) -> None:
         points = np.asarray(points, dtype=np.float64)
         self.n_points, self.n_features = points.shape
-        self.dtype, self._profile = dtype, profile
+        self.dtype, self._profile, self._callback = dtype, profile, kernel.callback
         self._given = np.array(points)  # a copy: the caller's points may change
         # The shift in the tile's own dtype, so that rows and points are moved by exactly the same amount; the median,
         # because an outlier among the points must not move the others.
@@ -205,6 +211,18 @@ class StationarySection(Section):
         out = self.exponents(rows, out)
         self._profile(out)
         return out
+
+    def factors(self, rows: FloatArray) -> Factors | None:
+        """Rows with their norms folded in; None if exponents would have to be computed from differences."""
+        callback = self._callback() if self.dtype == np.float64 and not self._limits[3] > 0 else None
+        if callback is None:
+            return None
+        left = np.empty((len(rows), self.n_features + 2))
+        if not profiles.scale_rows(rows, self.shift, self.inverse_scale, left) <= FARTHEST:
+            return None
+        right = left.copy()
+        right[:, -2], right[:, -1] = left[:, -1], left[:, -2]
+        return Factors(left, right, callback[0], np.concatenate([callback[1], self._limits[:3]]))
 
 
 class Contraction:
@@ -287,6 +305,11 @@ class Gaussian(Stationary):
         """A exp(E)."""
         amplitude, lowest = dtype.type(self.amplitude), lowest_logarithm(dtype, self.amplitude)
         return lambda tile: profiles.gaussian(tile, amplitude, lowest)
+
+    def callback(self) -> tuple[int, FloatArray]:
+        """A exp(E)."""
+        lowest = lowest_logarithm(np.dtype(np.float64), self.amplitude)
+        return profiles.gaussian_callback(), np.array([self.amplitude, lowest])
 
     def slope(self, dtype: np.dtype[Any]) -> Profile:
         """A exp(E): the Gaussian is its own derivative."""

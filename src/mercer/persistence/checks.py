@@ -163,8 +163,14 @@ def _recursion(recursion: Any) -> None:
     fixed = int(rules.intercept and recursion.n_seen > 0)
     check_square(recursion.P_inverse, m, "P_inverse", order="C")
     check_square(recursion.K_inverse, m, "K_inverse", order="C")
+    check_square(recursion.gram, m, "the kernel matrix of the dictionary", order="C")
     check_columns(recursion.coefficients, m, "coefficients of a recursion")
-    for name in ("P_inverse", "K_inverse", "coefficients"):  # the recursion looks for the least of what follows of them
+    for name in (
+        "P_inverse",
+        "K_inverse",
+        "gram",
+        "coefficients",
+    ):  # the recursion looks for the least of what follows of them
         need(np.all(np.isfinite(getattr(recursion, name))), f"{name} of a recursion has NaN or infinity.")
     need(rules.hidden < recursion.coefficients.shape[1], "all outputs of a recursion are hidden.")
     need(fixed <= m <= rules.max_basis + fixed, "a recursion has more functions than its rules allow.")
@@ -177,9 +183,8 @@ def _learner(learner: Any) -> None:
     m = len(recursion.births) - int(recursion.rules.intercept and recursion.n_seen > 0)
     need(learner.points.ndim == 2, "the dictionary is no table.")
     check_shape(learner.points, (m, learner.points.shape[1]), "the dictionary")
-    check_shape(learner._gram, (m, m), "the kernel matrix of the dictionary")
     check_kernel(learner.kernel, learner.points.shape[1])
-    need(learner.points.dtype == learner._gram.dtype == np.float64, "the dictionary is not float64.")
+    need(learner.points.dtype == np.float64, "the dictionary is not float64.")
 
 
 def _rows(rows: Any) -> None:

@@ -15,7 +15,7 @@ from mercer._jit import call_fortran, jit
 from mercer._typing import FloatArray
 from mercer.solvers.blas import address
 
-__all__ = ["Routines", "add_cross", "add_gram", "add_product", "multiply_symmetric", "routines"]
+__all__ = ["Routines", "add_cross", "add_gram", "add_product", "call_back", "multiply_symmetric", "routines", "symmetric_times"]
 
 # Compiled code sees an intrinsic with one argument less than Python's types do.
 _call: Any = call_fortran
@@ -24,17 +24,24 @@ _L, _N, _T = (np.uint8(ord(letter)) for letter in "LNT")
 
 
 class Routines(NamedTuple):
-    """Addresses of dgemm, dsymm, dsyrk."""
+    """Addresses of dgemm, dsymm, dsymv, dsyrk."""
 
     gemm: int
     symm: int
+    symv: int
     syrk: int
 
 
 @cache
 def routines() -> Routines:
     """The routines of SciPy's BLAS."""
-    return Routines(address("dgemm"), address("dsymm"), address("dsyrk"))
+    return Routines(*(address(name) for name in ("dgemm", "dsymm", "dsymv", "dsyrk")))
+
+
+@jit
+def call_back(address: int, arguments: Any) -> None:
+    """Call a function of ours by its address."""
+    _call(address, arguments)
 
 
 @jit
@@ -46,6 +53,14 @@ def multiply_symmetric(blas: Routines, rows: FloatArray, matrix: FloatArray, out
     n_rows, m, by_rows, by_matrix, by_out = sizes
     if n_rows > 0 and m > 0:
         _call(blas.symm, (_L, _L, m, n_rows, 1.0, matrix, by_matrix, rows, by_rows, 0.0, out, by_out))
+
+
+@jit
+def symmetric_times(blas: Routines, matrix: FloatArray, vector: FloatArray, out: FloatArray, sizes: Any) -> None:
+    """Fill in a symmetric matrix (m, m), of which the upper triangle is read, times a vector; ``sizes``: m, stride."""
+    m, by_matrix = sizes
+    if m > 0:
+        _call(blas.symv, (_L, m, 1.0, matrix, by_matrix, vector, 1, 0.0, out, 1))
 
 
 @jit

@@ -242,7 +242,7 @@ def test_what_cannot_be_merged_is_refused(rows, targets):
 @each_intercept
 def test_an_inverse_that_rounding_has_spoilt_is_computed_anew(rows, targets, intercept):
     model = make(intercept=intercept).fit(rows[:200], targets[:200])
-    assert model._learner.n_refreshed == 0
+    assert model._learner.recursion.n_refreshed == 0
     noise = 1e-6 * np.random.default_rng(0).normal(size=(25, 25))
     model._learner.recursion.K_inverse[-25:, -25:] += noise + noise.T
     model.partial_fit(rows[200:] + 3.0, targets[200:])  # new enough to join

@@ -3,9 +3,10 @@
 ``rules`` says when functions come and go, ``reference`` is the plain recursion, ``blocks`` the fast one.
 """
 
-from mercer.solvers.recursive.blocks import BlockRecursion, Together, block_rows
+from mercer.solvers.recursive.blocks import MOST_ROWS, BlockRecursion, Together, block_rows
 from mercer.solvers.recursive.reference import ReferenceRecursion
 from mercer.solvers.recursive.rules import Rules
 from mercer.solvers.recursive.updates import inverse
+from mercer.solvers.recursive.values import Source
 
-__all__ = ["BlockRecursion", "ReferenceRecursion", "Rules", "Together", "block_rows", "inverse"]
+__all__ = ["MOST_ROWS", "BlockRecursion", "ReferenceRecursion", "Rules", "Source", "Together", "block_rows", "inverse"]

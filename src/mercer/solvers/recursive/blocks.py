@@ -24,36 +24,39 @@ from scipy.linalg import solve_triangular
 from mercer._typing import FloatArray, IntArray
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.solvers.blas import mirror
-from mercer.solvers.compiled_blas import Routines, multiply_symmetric, routines
+from mercer.solvers.compiled_blas import routines
+from mercer.solvers.recursive.drivers import (
+    SPOILT,
+    follow,
+    lead,
+    learn_blocks,
+    quit_waiting,
+    shared_counts,
+)
 from mercer.solvers.recursive.reference import ReferenceRecursion
 from mercer.solvers.recursive.rules import LEAST_NOVELTY, TIE, Rules, weakest
 from mercer.solvers.recursive.state import (
+    CHANGED,
     COST,
+    DRIFT,
     FULL,
     GROWN,
     HIDDEN,
     LEAST,
-    N_G,
-    N_V,
     PRUNED,
     SCORED,
     SIZE,
     Data,
     Limits,
+    Matrices,
     State,
 )
-from mercer.solvers.recursive.updates import (
-    care_for,
-    inverse,
-    learn_block,
-    learn_blocks,
-    lower_factor,
-    multiply,
-    open_block,
-)
+from mercer.solvers.recursive.updates import error_of_inverse, inverse, lower_factor
+from mercer.solvers.recursive.values import Source, look_up
 
-__all__ = ["BlockRecursion", "Together", "block_rows"]
+__all__ = ["MOST_ROWS", "BlockRecursion", "Together", "block_rows"]
 
+MOST_ROWS = 128  # of a block
 
 _LEAST_LEFT = 1e-50
 _NEGATIVE = 1e-4  # of k(x, x): a novelty so far below zero is not rounding
@@ -66,7 +69,7 @@ def block_rows(n_functions: int, forgetting: float = 1.0) -> int:
 
     What is left of the state before a block after forgetting must be a number, and its inverse, too.
     """
-    rows = 16 if n_functions <= FULL else 64 if n_functions < 700 else 128
+    rows = 16 if n_functions <= FULL else 64 if n_functions < 700 else MOST_ROWS
     return rows if forgetting == 1.0 else max(1, min(rows, int(np.log(_LEAST_LEFT) / np.log(forgetting))))
 
 
@@ -75,31 +78,44 @@ class BlockRecursion:
 
     def __init__(self, rules: Rules, n_outputs: int = 1) -> None:
         self.rules = rules
-        self._P: FloatArray = np.empty((0, 0))  # with room: the first rows and columns are in use
-        self._K: FloatArray = np.empty((0, 0))
+        self._matrices = Matrices(*(np.empty((0, 0)) for _ in range(3)))
         self.coefficients: FloatArray = np.empty((0, n_outputs))
         self.births: IntArray = np.empty(0, dtype=np.intp)
         self.cost = self.hidden_cost = 0.0
         self.n_seen = self.n_grown = self.n_pruned = 0
+        self.n_refreshed = self.n_changed = 0
+        self.drift = 0.0
         self._state: Any = None  # memory to work in
 
     @property
     def P_inverse(self) -> FloatArray:  # noqa: N802  a matrix keeps its letter
         """P⁻¹."""
-        return self._P[: len(self.births), : len(self.births)]
+        return self._in_use(self._matrices.P)
 
     @P_inverse.setter
     def P_inverse(self, matrix: FloatArray) -> None:  # noqa: N802
-        self._P = np.ascontiguousarray(matrix)
+        self._matrices = self._matrices._replace(P=np.ascontiguousarray(matrix))
 
     @property
     def K_inverse(self) -> FloatArray:  # noqa: N802  a matrix keeps its letter
         """K_mm⁻¹."""
-        return self._K[: len(self.births), : len(self.births)]
+        return self._in_use(self._matrices.K)
 
     @K_inverse.setter
     def K_inverse(self, matrix: FloatArray) -> None:  # noqa: N802
-        self._K = np.ascontiguousarray(matrix)
+        self._matrices = self._matrices._replace(K=np.ascontiguousarray(matrix))
+
+    @property
+    def gram(self) -> FloatArray:
+        """K_mm, as the recursion was given it; the row and column of a constant mean nothing."""
+        return self._in_use(self._matrices.gram)
+
+    @gram.setter
+    def gram(self, matrix: FloatArray) -> None:
+        self._matrices = self._matrices._replace(gram=np.ascontiguousarray(matrix))
+
+    def _in_use(self, matrix: FloatArray) -> FloatArray:
+        return matrix[: len(self.births), : len(self.births)]
 
     def begin(self, prior: float, target: FloatArray, weight: float) -> bool:
         """Learn the first row, where there is an intercept; returns whether it has become a function."""
@@ -107,11 +123,12 @@ class BlockRecursion:
         grown = first.learn(np.ones(1), prior, target, weight) > 0
         for name in ("P_inverse", "K_inverse", "coefficients", "births", "n_seen", "n_grown"):
             setattr(self, name, getattr(first, name))
+        self.gram = np.full((len(self.births), len(self.births)), prior)
         return grown
 
     def learn(
         self,
-        values: FloatArray,
+        values: FloatArray | Source,
         prior: FloatArray,
         targets: FloatArray,
         weights: FloatArray,
@@ -122,7 +139,7 @@ class BlockRecursion:
 
         Parameters
         ----------
-        values : array (n, m + n)
+        values : array (n, m + n) or Source
             Kernel values between the rows and the functions in use, and among the rows; with an intercept, for which
             ``begin`` has been called, the first column is 1.
         prior : array (n,)
@@ -140,17 +157,54 @@ class BlockRecursion:
         residuals : array (n,)
             Squared error of each row before it was learned, summed over outputs.
         """
-        if not len(values):
-            return np.full(len(self.births), -1), np.empty(0)
-        self._open(len(values))
-        data = Data(values, prior, targets, weights, np.empty(len(values)))
-        before = self.n_seen
-        if together is None or self.rules.forgetting < 1.0:  # which mixes the inverses between blocks
-            learn_blocks(routines(), self._state, (self._P, self._K), self._limits(), data, before)
-        else:
-            self._learn_side_by_side(data, together)
-        self._close(len(values))
+        n_rows, before = len(prior), self.n_seen
+        data = Data(prior, targets, weights, np.empty(n_rows))
+        source = values if isinstance(values, Source) else look_up(values)
+        if self.rules.forgetting < 1.0:  # which mixes the inverses between blocks
+            together = None
+        done = 0
+        if n_rows:
+            self._open(n_rows)
+        while done < n_rows:
+            done += self._learn_some((data, done), source, before, together)
+            if not self._state.numbers[DRIFT] <= SPOILT:
+                self._refresh(int(self._state.counts[SIZE]))
+                self._state.numbers[DRIFT] = 0.0
+        if n_rows:
+            self._close(n_rows)
         return np.where(self.births >= before, self.births - before, -1), data.residuals
+
+    def _learn_some(self, rows: tuple[Data, int], source: Source, first: int, together: Together | None) -> int:
+        """Learn rows until K⁻¹ is spoilt; return how many."""
+        common: tuple[Any, ...] = (self._matrices, self._limits(), rows, source)
+        if together is None:
+            return int(learn_blocks(routines(), self._state, *common, first))
+        state, shared, done = self._state, shared_counts(), [0]
+        states = (state, State.empty(len(state.values), state.values.shape[1], len(state.w)))
+
+        def in_front() -> None:
+            done.append(lead(routines(), states, *common, (first, shared)))
+
+        together(
+            partial(_or_quit, shared, in_front),
+            partial(_or_quit, shared, partial(follow, routines(), states, *common, (first, shared))),
+        )
+        self._state = states[-(-done[-1] // len(state.values)) % 2]
+        return done[-1]
+
+    def look(self) -> None:
+        """Compute K⁻¹ anew if it has drifted."""
+        if self.n_changed:
+            size, fixed = len(self.births), int(self.rules.intercept)
+            self.drift = float(error_of_inverse(routines(), self._matrices, (size, fixed, self.n_seen), np.empty((3, size))))
+            self.n_changed = 0
+            if not self.drift <= SPOILT:
+                self._refresh(size)
+
+    def _refresh(self, size: int) -> None:
+        fixed = int(self.rules.intercept)
+        self._matrices.K[fixed:size, fixed:size] = inverse(self._matrices.gram[fixed:size, fixed:size])
+        self.n_refreshed += 1
 
     def _open(self, n_rows: int) -> None:
         """Have room for the functions that rows may become, and the state before them."""
@@ -158,16 +212,17 @@ class BlockRecursion:
         budget = max(m, self.rules.max_basis + int(self.rules.intercept))
         most = min(budget, m + n_rows)
         room = min(budget, max(most, 2 * m))  # for more functions than there may be after these rows
-        self._P, self._K = _with_room(self._P, m, most, room), _with_room(self._K, m, most, room)
-        shape = (min(block_rows(m, self.rules.forgetting), n_rows), n_outputs)
+        self._matrices = Matrices(*(_with_room(matrix, m, most, room) for matrix in self._matrices))
+        shape = (min(block_rows(most, self.rules.forgetting), n_rows), n_outputs)
         state = self._state
-        if state is None or (len(state.values), len(state.w)) != shape or state.values.shape[1] < most + shape[0]:
-            slots = _no_conflicts(room + shape[0])
+        if state is None or (len(state.values), len(state.w)) != shape or state.values.shape[1] < most + 2 * shape[0]:
+            slots = _no_conflicts(room + 2 * shape[0])
             self._state = state = State.empty(shape[0], slots, n_outputs)
         state.w[:, :m], state.births[:m], state.columns[:m] = self.coefficients.T, self.births, np.arange(m)
         state.counts[:] = 0
         state.counts[SIZE], state.counts[SCORED] = m, n_outputs - self.rules.hidden
-        state.numbers[:] = 1.0, 0.0, self.cost, 1.0, self.hidden_cost
+        state.counts[CHANGED] = self.n_changed
+        state.numbers[:] = 1.0, 0.0, self.cost, 1.0, self.hidden_cost, self.drift
 
     def _close(self, n_rows: int) -> None:
         """Take what is known after the last block."""
@@ -183,23 +238,7 @@ class BlockRecursion:
         self.n_seen += n_rows
         self.n_grown += int(state.counts[GROWN])
         self.n_pruned += int(state.counts[PRUNED])
-
-    def _learn_side_by_side(self, data: Data, together: Together) -> None:
-        """As ``learn_blocks`` does, each inverse cared for on its own: applied, then multiplied by the next block."""
-        blas, limits, P, K = routines(), self._limits(), self._P, self._K
-        state: State = self._state
-        n_rows, slots = state.values.shape
-        ahead = State.empty(n_rows, slots, len(state.w))
-        open_block(state, data, 0, self.n_seen)
-        together(
-            lambda: multiply(blas, P, state.values, state.u, state.P_diagonal, state.counts),
-            lambda: multiply(blas, K, state.values, state.a, state.K_diagonal, state.counts),
-        )
-        for start in range(0, len(data.prior), len(state.values)):
-            learn_block(blas, state, ahead, (P, K), limits, (data, start, self.n_seen))
-            together(partial(_care_for_p, blas, P, state, ahead), partial(_care_for_k, blas, K, state, ahead))
-            state, ahead = ahead, state
-        self._state = state
+        self.n_changed, self.drift = int(state.counts[CHANGED]), float(state.numbers[DRIFT])
 
     def _limits(self) -> Limits:
         rules, fixed = self.rules, int(self.rules.intercept)
@@ -245,15 +284,10 @@ class BlockRecursion:
             row = self.P_inverse[place] / self.P_inverse[place, place]
             self.coefficients = np.delete(self.coefficients - np.outer(row, self.coefficients[place]), place, axis=0)
             self.P_inverse, self.K_inverse = _removed(self.P_inverse, place), _removed(self.K_inverse, place)
+            self.gram = np.delete(np.delete(self.gram, place, axis=0), place, axis=1)
             self.births, kept = np.delete(self.births, place), np.delete(kept, place)
             self.n_pruned += 1
         return kept
-
-    def K_inverse_times(self, vector: FloatArray) -> FloatArray:  # noqa: N802  as the matrix
-        """K_mm⁻¹ times a vector (m,), from the upper triangle."""
-        m, product = len(vector), np.empty((1, len(vector)))
-        multiply_symmetric(routines(), vector[np.newaxis], self._K, product, (1, m, m, self._K.shape[1], m))
-        return np.asarray(product[0])
 
     def mirror(self) -> None:
         """Fill in the lower triangles of the inverses, which ``learn`` leaves as they were."""
@@ -269,23 +303,23 @@ class BlockRecursion:
     def __getstate__(self) -> dict[str, Any]:
         """All but room and memory to work in."""
         state = {name: value for name, value in vars(self).items() if not name.startswith("_")}
-        state |= {"P_inverse": self.P_inverse, "K_inverse": self.K_inverse}
+        state |= {"P_inverse": self.P_inverse, "K_inverse": self.K_inverse, "gram": self.gram}
         return {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in state.items()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._state = None
+        self._matrices = Matrices(*(np.empty((0, 0)) for _ in range(3)))
         for name, value in state.items():
             setattr(self, name, value)
 
 
-def _care_for_p(blas: Routines, P: FloatArray, state: State, ahead: State) -> None:
-    learned = (state.V, state.c, state.counts[N_V], state.P_room, state.counts)
-    care_for(blas, P, learned, state.source, (ahead.values, ahead.u, ahead.P_diagonal, ahead.counts))
-
-
-def _care_for_k(blas: Routines, K: FloatArray, state: State, ahead: State) -> None:
-    learned = (state.G, state.d, state.counts[N_G], state.K_room, state.counts)
-    care_for(blas, K, learned, state.source, (ahead.values, ahead.a, ahead.K_diagonal, ahead.counts))
+def _or_quit(shared: Any, work: Callable[[], object]) -> None:
+    """Call a function that works with another thread, which is not left waiting if it fails."""
+    try:
+        work()
+    except BaseException:
+        quit_waiting(shared)
+        raise
 
 
 def _removed(matrix: FloatArray, place: int) -> FloatArray:

@@ -10,7 +10,9 @@ from mercer._typing import FloatArray, IntArray
 
 __all__ = [
     "BEFORE",
+    "CHANGED",
     "COST",
+    "DRIFT",
     "FOLD",
     "FULL",
     "GROWN",
@@ -26,11 +28,12 @@ __all__ = [
     "TAU",
     "Data",
     "Limits",
+    "Matrices",
     "State",
 ]
 
-BEFORE, ROWS, N_V, N_G, SIZE, GROWN, PRUNED, SCORED = range(8)  # of ``counts``
-SIGMA, TAU, COST, LEAST, HIDDEN = range(5)  # of ``numbers``
+BEFORE, ROWS, N_V, N_G, SIZE, GROWN, PRUNED, SCORED, CHANGED = range(9)  # of ``counts``
+SIGMA, TAU, COST, LEAST, HIDDEN, DRIFT = range(6)  # of ``numbers``
 # Up to so many functions both triangles of the inverses are kept: half of the work is not faster than whole products.
 FULL = 160
 FOLD = 16  # rows after which vectors are folded into the products of the rows to come
@@ -76,14 +79,16 @@ class State(NamedTuple):
         Vectors and factors of M.
     G, d : arrays (2 b, s), (2 b,)
         Vectors and factors of K⁻¹.
-    counts : array (8,)
-        m, b; vectors in V, in G; functions in use; grown; pruned; outputs that count.
-    numbers : array (5,)
-        σ, τ, ξ; the least novelty seen, as a share of k(x, x); ξ of the outputs that do not count.
+    counts : array (9,)
+        m, b; vectors in V, in G; functions in use; grown; pruned; outputs that count; functions that came since K⁻¹ was
+        looked at.
+    numbers : array (6,)
+        σ, τ, ξ; the least novelty seen, as a share of k(x, x); ξ of the outputs that do not count; the error of K⁻¹
+        when it was looked at.
     scratch : array (4, s)
     by_output : array (2, p)
         ρ and κ.
-    projections : array (b, 5 FOLD)
+    projections : array (b, 5 FOLD) or wider
     P_room, K_room : arrays (5 b, s), (2 b, s)
         For V and G, packed.
     """
@@ -125,19 +130,26 @@ class State(NamedTuple):
             w=np.empty((n_outputs, slots)),
             c=np.empty(5 * n_rows),
             d=np.empty(2 * n_rows),
-            counts=np.zeros(8, dtype=np.intp),
-            numbers=np.zeros(5),
+            counts=np.zeros(9, dtype=np.intp),
+            numbers=np.zeros(6),
             scratch=np.empty((4, slots)),
             by_output=np.empty((2, n_outputs)),
-            projections=np.empty((n_rows, 5 * FOLD)),
+            projections=np.empty((n_rows, max(5 * FOLD, 2 * n_rows))),
         )
 
 
 class Data(NamedTuple):
-    """Kernel values (n, q + n) of n rows, k(x, x) (n,), targets (n, p), weights (n,); |ρ|² (n,), to be filled in."""
+    """K(x, x) (n,), targets (n, p), weights (n,) of n rows; |ρ|² (n,), to be filled in."""
 
-    values: FloatArray
     prior: FloatArray
     targets: FloatArray
     weights: FloatArray
     residuals: FloatArray
+
+
+class Matrices(NamedTuple):
+    """P⁻¹, K_mm⁻¹ and K_mm, with room: their first rows and columns are in use, of inverses the upper triangles."""
+
+    P: FloatArray
+    K: FloatArray
+    gram: FloatArray

@@ -34,20 +34,18 @@ from mercer.solvers.recursive.state import (
     TAU,
     Data,
     Limits,
+    Matrices,
     State,
 )
 
-__all__ = ["learn_rows"]
+__all__ = ["fold", "learn_rows"]
 
 _OUT_OF_USE = 1e300  # score of slots that cannot be removed
 
 
 @jit_sum
-def learn_rows(blas: Routines, state: State, before: Any, limits: Limits, data: Data, start: Any) -> None:
-    """Learn the rows of a block, those of the data from ``start`` on, one after the other.
-
-    ``before`` are P⁻¹ and K⁻¹ before the block, the upper triangles.
-    """
+def learn_rows(blas: Routines, state: State, before: Matrices, limits: Limits, data: Data, start: Any) -> None:
+    """Learn the rows of a block, those of the data from ``start`` on, one after the other."""
     counts, numbers, noise = state.counts, state.numbers, limits.noise
     folded_v, folded_g = 0, 0  # vectors that are in u and a
     for t in range(counts[ROWS]):
@@ -56,8 +54,8 @@ def learn_rows(blas: Routines, state: State, before: Any, limits: Limits, data: 
             width = counts[BEFORE] + counts[ROWS]
             span_v = (counts[ROWS] - t, t, folded_v, counts[N_V], width)
             span_g = (counts[ROWS] - t, t, folded_g, counts[N_G], width)
-            _fold(blas, state.values, state.u, (state.V, state.c), state.projections, span_v)
-            _fold(blas, state.values, state.a, (state.G, state.d), state.projections, span_g)
+            fold(blas, state.values, state.u, (state.V, state.c), state.projections, span_v)
+            fold(blas, state.values, state.a, (state.G, state.d), state.projections, span_g)
             folded_v, folded_g = counts[N_V], counts[N_G]
         if limits.forgetting < 1.0:
             _forget(state.w, state.P_diagonal, state.K_diagonal, numbers, (limits.forgetting, noise, here))
@@ -99,7 +97,7 @@ def learn_rows(blas: Routines, state: State, before: Any, limits: Limits, data: 
 
 
 @jit_sum
-def _fold(blas: Routines, values: FloatArray, products: FloatArray, sums: Any, room: FloatArray, span: Any) -> None:
+def fold(blas: Routines, values: FloatArray, products: FloatArray, sums: Any, room: FloatArray, span: Any) -> None:
     """Account for vectors ``first`` to ``last`` in the products of the rows from t on.
 
     ``span`` are the number of these rows, t, first, last, and the number of slots.
@@ -299,7 +297,9 @@ def _weakest(
     (used, births, n_scored, fixed, here), (pivot, gain, tie) = slots, worth
     _fill_scores(scratch, w, by_output, n_scored, here)
     _finish_scores(scratch, diagonal, used, 1.0 / pivot, here)
-    limit = min(gain, _least(scratch, fixed, here)) * (1.0 + tie)
+    for i in range(fixed):
+        scratch[1, i] = _OUT_OF_USE
+    limit = min(gain, _least(scratch, here)) * (1.0 + tie)
     if gain <= limit:
         return here  # the newest of all
     found = here
@@ -331,9 +331,9 @@ def _finish_scores(scratch: FloatArray, diagonal: FloatArray, used: FloatArray, 
 
 
 @jit_least
-def _least(scratch: FloatArray, first: Any, last: Any) -> Any:
+def _least(scratch: FloatArray, size: Any) -> Any:
     least = _OUT_OF_USE
-    for i in range(first, last):
+    for i in range(size):
         least = min(least, scratch[1, i])
     return least
 
@@ -352,13 +352,13 @@ def _copy_row(scratch: FloatArray, row: Any, matrix: FloatArray, place: Any, siz
 
 
 @jit_sum
-def _pruning_step(state: State, before: Any, place: Any, here: Any) -> None:
+def _pruning_step(state: State, before: Matrices, place: Any, here: Any) -> None:
     """Remove a function: h, row 2 of scratch, is its row of P⁻¹, and g, row 3, its row of K⁻¹."""
-    (P0, K0), counts, numbers, scratch, w = before, state.counts, state.numbers, state.scratch, state.w
+    counts, numbers, scratch, w = state.counts, state.numbers, state.scratch, state.w
     sigma, tau, size = numbers[SIGMA], numbers[TAU], here + 1
     slots = counts[BEFORE] + counts[ROWS]
-    _copy_row(scratch, 2, P0, place, (counts[BEFORE], size))
-    _copy_row(scratch, 3, K0, place, (counts[BEFORE], size))
+    _copy_row(scratch, 2, before.P, place, (counts[BEFORE], size))
+    _copy_row(scratch, 3, before.K, place, (counts[BEFORE], size))
     _add_column(scratch, 2, state.V, state.c, (counts[N_V], place, size))
     _add_column(scratch, 3, state.G, state.d, (counts[N_G], place, size))
     for i in range(size):

@@ -11,115 +11,28 @@ from mercer._jit import jit
 from mercer._typing import FloatArray, IntArray
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.solvers.blas import mirror
-from mercer.solvers.compiled_blas import Routines, add_cross, add_gram, add_product, multiply_symmetric
-from mercer.solvers.recursive.state import BEFORE, FULL, N_G, N_V, ROWS, SIGMA, SIZE, TAU, Data, Limits, State
-from mercer.solvers.recursive.steps import learn_rows
+from mercer.solvers.compiled_blas import Routines, add_cross, add_gram, add_product, multiply_symmetric, symmetric_times
+from mercer.solvers.recursive.state import BEFORE, FULL, ROWS, SIGMA, SIZE, TAU, Matrices, State
 
 __all__ = [
-    "care_for",
+    "apply",
+    "error_of_inverse",
+    "go_back",
     "inverse",
-    "learn_block",
-    "learn_blocks",
     "lower_factor",
+    "moved",
     "multiply",
-    "open_block",
+    "take_diagonal",
 ]
 
-
-@jit
-def learn_blocks(blas: Routines, state: State, before: Any, limits: Limits, data: Data, first: Any) -> None:
-    """Learn rows, in blocks; ``before`` are P⁻¹ and K⁻¹, ``first`` is the number of the first row."""
-    P, K = before
-    for start in range(0, len(data.prior), len(state.values)):
-        open_block(state, data, start, first)
-        multiply(blas, P, state.values, state.u, state.P_diagonal, state.counts)
-        multiply(blas, K, state.values, state.a, state.K_diagonal, state.counts)
-        learn_rows(blas, state, before, limits, data, start)
-        close_block(state, data, start)
-        apply(blas, P, (state.V, state.c, state.counts[N_V]), state.source, state.P_room, state.counts)
-        apply(blas, K, (state.G, state.d, state.counts[N_G]), state.source, state.K_room, state.counts)
-        if limits.forgetting < 1.0:
-            go_back(P, K, state)
+# Odd numbers that spread bits: 2^64 over the golden ratio, and two with which a third of the bits mix well.
+_GOLDEN, _LAST_BIT = np.uint64(0x9E3779B97F4A7C15), np.uint64(63)
+_SHIFTS = np.uint64(30), np.uint64(27)
+_MIXERS = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 @jit
-def learn_block(blas: Routines, state: State, ahead: State, before: Any, limits: Limits, rest: Any) -> None:
-    """Learn the rows of a block that is open, and open the next one in another state; the inverses stay as they are.
-
-    ``rest`` are the data, where the block starts in them, and the number of their first row.
-    """
-    data, start, first = rest
-    learn_rows(blas, state, before, limits, data, start)
-    close_block(state, data, start)
-    for place in range(state.counts[SIZE]):
-        ahead.births[place], ahead.columns[place] = state.births[place], state.columns[place]
-        for o in range(len(state.w)):
-            ahead.w[o, place] = state.w[o, place]
-    ahead.counts[:], ahead.numbers[:] = state.counts, state.numbers
-    if start + state.counts[ROWS] < len(data.prior):
-        open_block(ahead, data, start + state.counts[ROWS], first)
-
-
-@jit
-def care_for(blas: Routines, matrix: FloatArray, learned: Any, source: IntArray, ahead: Any) -> None:
-    """Apply a block to an inverse, and multiply the rows of the next block, if there are any.
-
-    ``learned`` are vectors, factors, how many, room and counts; ``ahead`` values, products, diagonal and counts.
-    """
-    vectors, factors, number, room, counts = learned
-    values, products, diagonal, next_counts = ahead
-    apply(blas, matrix, (vectors, factors, number), source, room, counts)
-    if next_counts[N_V] == 0:  # nothing was learned yet: it is open
-        multiply(blas, matrix, values, products, diagonal, next_counts)
-
-
-@jit
-def open_block(state: State, data: Data, start: Any, first: Any) -> None:
-    """Begin a block, the rows of the data from ``start`` on, but for what they are to the functions before it."""
-    values, columns, counts = state.values, state.columns, state.counts
-    m, n_rows = counts[SIZE], min(len(values), len(data.prior) - start)
-    own = data.values.shape[1] - len(data.prior) + start
-    counts[BEFORE], counts[ROWS], counts[N_V], counts[N_G] = m, n_rows, 0, 0
-    state.numbers[SIGMA], state.numbers[TAU] = 1.0, 0.0
-    n_moved = _moved(columns, m, state.source)
-    for t in range(n_rows):
-        for j in range(m):
-            values[t, j] = data.values[start + t, j]
-        for j in range(n_moved):
-            values[t, state.source[j]] = data.values[start + t, columns[state.source[j]]]
-        for j in range(n_rows):
-            values[t, m + j] = data.values[start + t, own + j]
-            state.u[t, m + j], state.a[t, m + j] = 0.0, 0.0
-        state.births[m + t] = first + start + t
-    for i in range(m):
-        state.used[i], state.homes[i] = 1.0, i
-    state.used[m : m + n_rows] = 0.0
-    state.w[:, m : m + n_rows] = 0.0
-
-
-@jit
-def close_block(state: State, data: Data, start: Any) -> None:
-    """Have newcomers take the places that they found: fill in ``source``, move coefficients, births and columns."""
-    counts, source = state.counts, state.source
-    own = data.values.shape[1] - len(data.prior) + start
-    m = counts[BEFORE]
-    for place in range(counts[SIZE]):
-        source[place] = place
-    for slot in range(m, m + counts[ROWS]):
-        if state.used[slot] > 0.0:
-            source[state.homes[slot]] = slot
-    for place in range(counts[SIZE]):  # a newcomer never comes from a slot before its place
-        slot = source[place]
-        if slot >= m:
-            state.columns[place] = own + slot - m
-        if slot != place:
-            state.births[place] = state.births[slot]
-            for o in range(len(state.w)):
-                state.w[o, place] = state.w[o, slot]
-
-
-@jit
-def _moved(numbers: IntArray, size: Any, out: IntArray) -> Any:
+def moved(numbers: IntArray, size: Any, out: IntArray) -> Any:
     """Fill in which of the first numbers are not their own places; return how many."""
     found = 0
     for place in range(size):
@@ -130,18 +43,57 @@ def _moved(numbers: IntArray, size: Any, out: IntArray) -> Any:
 
 
 @jit
-def multiply(
-    blas: Routines, matrix: FloatArray, values: FloatArray, products: FloatArray, diagonal: FloatArray, counts: IntArray
-) -> None:
-    """Fill in the products of the rows of a block with an inverse, and its diagonal; empty slots have zeros there."""
-    m, n_rows, slots, stride = counts[BEFORE], counts[ROWS], values.shape[1], matrix.shape[1]
+def multiply(blas: Routines, matrix: FloatArray, values: FloatArray, products: FloatArray, sizes: Any) -> None:
+    """Fill in the products of rows ``first`` to ``last`` of a block with an inverse, and zeros behind them.
+
+    ``sizes`` are m, first, last, and the number of zeros.
+    """
+    m, first, last, n_zeros = sizes
+    n_rows, slots, stride = last - first, values.shape[1], matrix.shape[1]
     if m <= FULL:
-        add_product(blas, values, matrix, products, (n_rows, m, m, slots, stride, slots, False, 0.0))
+        options = (n_rows, m, m, slots, stride, slots, False, 0.0)
+        add_product(blas, values[first:], matrix, products[first:], options)
     else:
-        multiply_symmetric(blas, values, matrix, products, (n_rows, m, slots, stride, slots))
+        multiply_symmetric(blas, values[first:], matrix, products[first:], (n_rows, m, slots, stride, slots))
+    for t in range(first, last):
+        for j in range(m, m + n_zeros):
+            products[t, j] = 0.0
+
+
+@jit
+def take_diagonal(matrix: FloatArray, diagonal: FloatArray, counts: IntArray) -> None:
+    """Fill in the diagonal of an inverse; empty slots have zeros there."""
+    m = counts[BEFORE]
     for i in range(m):
         diagonal[i] = matrix[i, i]
-    diagonal[m : m + n_rows] = 0.0
+    for i in range(m, m + counts[ROWS]):
+        diagonal[i] = 0.0
+
+
+@jit
+def error_of_inverse(blas: Routines, matrices: Matrices, sizes: Any, scratch: FloatArray) -> Any:
+    """The largest entry of K⁻¹(Kz) - z, for a z of random signs; ``sizes``: functions, constant ones, seed."""
+    (size, fixed, seed), K, gram = sizes, matrices.K, matrices.gram
+    signs, products, result = scratch[0], scratch[1], scratch[2]
+    for i in range(size):
+        signs[i] = 0.0 if i < fixed else _sign(i, seed)
+    symmetric_times(blas, gram, signs, products, (size, gram.shape[1]))
+    symmetric_times(blas, K, products, result, (size, K.shape[1]))
+    largest = 0.0
+    for i in range(fixed, size):
+        error = abs(result[i] - signs[i])
+        if not error <= largest:
+            largest = error
+    return largest
+
+
+@jit
+def _sign(place: Any, seed: Any) -> float:
+    """A sign that looks random: a bit of a hash of place and seed."""
+    bits = (np.uint64(place) + np.uint64(seed)) * _GOLDEN
+    bits = (bits ^ (bits >> _SHIFTS[0])) * _MIXERS[0]
+    bits = (bits ^ (bits >> _SHIFTS[1])) * _MIXERS[1]
+    return 1.0 if bits >> _LAST_BIT else -1.0
 
 
 @jit
@@ -161,12 +113,12 @@ def apply(blas: Routines, matrix: FloatArray, sums: Any, source: IntArray, room:
     counts : array
     """
     (vectors, factors, number), size, stride = sums, counts[SIZE], matrix.shape[1]
-    moved = np.empty(size, dtype=np.intp)
-    moved = moved[: _moved(source, size, moved)]
+    places = np.empty(size, dtype=np.intp)
+    places = places[: moved(source, size, places)]
     for place in range(counts[BEFORE], size):
         matrix[place, :size] = 0.0
         matrix[:size, place] = 0.0
-    for place in moved:
+    for place in places:
         matrix[place, :size] = 0.0
         matrix[:size, place] = 0.0
         for j in range(number):

@@ -1,0 +1,296 @@
+"""One block of rows after the other, in compiled code: by one thread, or by two that go side by side.
+
+With two threads, the second one has the kernel values of the next block and their products with K⁻¹ ready when the
+first one has learned the rows of a block: it takes K⁻¹ as it was before, and mends the products by what the block has
+changed. Then the first thread applies the block to P⁻¹ and the second to K⁻¹, and both multiply by P⁻¹.
+
+Each thread counts what it has done, in a number that the other waits for.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from mercer._jit import jit, load_shared, store_shared
+from mercer._typing import FloatArray, IntArray
+from mercer.solvers.compiled_blas import Routines, call_back
+from mercer.solvers.recursive.state import (
+    BEFORE,
+    CHANGED,
+    DRIFT,
+    N_G,
+    N_V,
+    ROWS,
+    SIGMA,
+    SIZE,
+    TAU,
+    Data,
+    Limits,
+    Matrices,
+    State,
+)
+from mercer.solvers.recursive.steps import fold, learn_rows
+from mercer.solvers.recursive.updates import (
+    apply,
+    error_of_inverse,
+    go_back,
+    moved,
+    multiply,
+    take_diagonal,
+)
+from mercer.solvers.recursive.values import Source, fill_values
+
+__all__ = ["SPOILT", "follow", "lead", "learn_blocks", "quit_waiting", "shared_counts"]
+
+# How far K⁻¹(Kz) may be from z, of random signs, before K⁻¹ is computed anew; its relative error is then about 1e-9.
+SPOILT = 1e-7
+
+_LEADER, _FOLLOWER, _QUIT = 0, 8, 16  # places among shared counts, on cache lines of their own
+_SPOILT, _FAILED = 1, 2  # reasons to quit
+_PATIENCE = 2000  # looks at a number before others are let run
+
+_load: Any = load_shared
+_store: Any = store_shared
+
+
+@cache
+def _let_others_run() -> int:
+    """Address of the system's function for that."""
+    library: Any = ctypes.windll.kernel32 if sys.platform == "win32" else ctypes.CDLL(None)
+    function = library.SwitchToThread if sys.platform == "win32" else library.sched_yield
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+def shared_counts() -> tuple[IntArray, int]:
+    """What two threads have in common: counts, and how to let others run."""
+    return np.zeros(24, dtype=np.int64), _let_others_run()
+
+
+def quit_waiting(shared: tuple[IntArray, int]) -> None:
+    """Have the other thread wait no more."""
+    shared[0][_QUIT] = _FAILED
+
+
+@jit
+def learn_blocks(
+    blas: Routines, state: State, matrices: Matrices, limits: Limits, rows: Any, source: Source, first: Any
+) -> Any:
+    """Learn rows, in blocks, until K⁻¹ is spoilt; return how many.
+
+    ``rows`` are data and where to begin in them; ``first`` is the number of the first row of the data.
+    """
+    (data, start), done = rows, rows[1]
+    while done < len(data.prior):
+        m, stop = state.counts[SIZE], min(done + len(state.values), len(data.prior))
+        fill_values(blas, source, state.columns, state.values, (m, done, done, stop))
+        open_block(state, stop - done, first + done)
+        sizes = (m, 0, stop - done, stop - done)
+        multiply(blas, matrices.P, state.values, state.u, sizes)
+        multiply(blas, matrices.K, state.values, state.a, sizes)
+        take_diagonal(matrices.P, state.P_diagonal, state.counts)
+        take_diagonal(matrices.K, state.K_diagonal, state.counts)
+        learn_rows(blas, state, matrices, limits, data, done)
+        close_block(state, matrices.gram, data, source, done)
+        counts = state.counts
+        apply(blas, matrices.P, (state.V, state.c, counts[N_V]), state.source, state.P_room, counts)
+        apply(blas, matrices.K, (state.G, state.d, counts[N_G]), state.source, state.K_room, counts)
+        if limits.forgetting < 1.0:
+            go_back(matrices.P, matrices.K, state)
+        done = stop
+        if is_spoilt(blas, state, matrices, limits.fixed, first + done, state.scratch):
+            break
+    return done - start
+
+
+@jit
+def lead(blas: Routines, states: Any, matrices: Matrices, limits: Limits, rows: Any, source: Source, rest: Any) -> Any:
+    """As ``learn_blocks``, together with a thread that follows; two states take turns.
+
+    ``rest`` are the number of the first row of the data, and what is shared.
+    """
+    (state, ahead), (data, start), (first, shared) = states, rows, rest
+    n_rows, done, posts = len(data.prior), rows[1], 0
+    stop = min(done + len(state.values), n_rows)
+    m = state.counts[SIZE]
+    fill_values(blas, source, state.columns, state.values, (m, done, done, stop))
+    open_block(state, stop - done, first + done)
+    sizes = (m, 0, stop - done, stop - done)
+    multiply(blas, matrices.P, state.values, state.u, sizes)
+    multiply(blas, matrices.K, state.values, state.a, sizes)
+    take_diagonal(matrices.P, state.P_diagonal, state.counts)
+    posts = _post(shared, _LEADER, posts)
+    expected = 0
+    while True:
+        n_next = min(len(state.values), n_rows - stop)
+        learn_rows(blas, state, matrices, limits, data, done)
+        expected += 1
+        if not _arrives(shared, _FOLLOWER, expected):  # values of the next block
+            return 0
+        close_block(state, matrices.gram, data, source, done)
+        hand_over(state, ahead)
+        if n_next > 0:
+            open_block(ahead, n_next, first + stop)
+        posts = _post(shared, _LEADER, posts)
+        apply(blas, matrices.P, (state.V, state.c, state.counts[N_V]), state.source, state.P_room, state.counts)
+        posts = _post(shared, _LEADER, posts)
+        done = stop
+        expected += 1
+        if not _arrives(shared, _FOLLOWER, expected):  # K⁻¹, and the next block in its places
+            return 0
+        if n_next == 0 or _load(shared[0], _QUIT) > 0:
+            break
+        take_diagonal(matrices.P, ahead.P_diagonal, ahead.counts)
+        half = n_next // 2
+        multiply(blas, matrices.P, ahead.values, ahead.u, (ahead.counts[BEFORE], 0, half, n_next))
+        expected += 1
+        if not _arrives(shared, _FOLLOWER, expected):  # the other half
+            return 0
+        stop = done + n_next
+        state, ahead = ahead, state
+    return done - start
+
+
+@jit
+def follow(
+    blas: Routines, states: Any, matrices: Matrices, limits: Limits, rows: Any, source: Source, rest: Any
+) -> None:
+    """What ``lead`` waits for."""
+    (state, ahead), (data, done), (first, shared) = states, rows, rest
+    n_rows, posts, expected = len(data.prior), 0, 1
+    stop = min(done + len(state.values), n_rows)
+    if not _arrives(shared, _LEADER, expected):
+        return
+    while True:
+        n_next = min(len(state.values), n_rows - stop)
+        m, n_own = state.counts[BEFORE], stop - done
+        if n_next > 0:
+            fill_values(blas, source, state.columns, ahead.values, (m, done, stop, stop + n_next))
+        posts = _post(shared, _FOLLOWER, posts)
+        if n_next > 0:
+            multiply(blas, matrices.K, ahead.values, ahead.a, (m, 0, n_next, n_own))
+        expected += 1
+        if not _arrives(shared, _LEADER, expected):
+            return
+        if n_next > 0:
+            span = (n_next, 0, 0, state.counts[N_G], m + n_own)
+            fold(blas, ahead.values, ahead.a, (state.G, state.d), ahead.projections, span)
+            move_block(state, ahead, n_next)
+        apply(blas, matrices.K, (state.G, state.d, state.counts[N_G]), state.source, state.K_room, state.counts)
+        if is_spoilt(blas, ahead, matrices, limits.fixed, first + stop, state.scratch):
+            _store(shared[0], _QUIT, _SPOILT)
+        posts = _post(shared, _FOLLOWER, posts)
+        expected += 1
+        if not _arrives(shared, _LEADER, expected):
+            return
+        if n_next == 0 or _load(shared[0], _QUIT) > 0:
+            break
+        half = n_next // 2
+        multiply(blas, matrices.P, ahead.values, ahead.u, (ahead.counts[BEFORE], half, n_next, n_next))
+        posts = _post(shared, _FOLLOWER, posts)
+        done, stop = stop, stop + n_next
+        state, ahead = ahead, state
+
+
+@jit
+def _post(shared: Any, place: Any, posts: Any) -> Any:
+    _store(shared[0], place, posts + 1)
+    return posts + 1
+
+
+@jit
+def _arrives(shared: Any, place: Any, number: Any) -> Any:
+    """Wait for a number; whether it has come."""
+    looks = 0
+    while _load(shared[0], place) < number:
+        if _load(shared[0], _QUIT) == _FAILED:
+            return False
+        looks += 1
+        if looks > _PATIENCE:
+            call_back(shared[1], ())
+    return True
+
+
+@jit
+def open_block(state: State, n_rows: Any, number: Any) -> None:
+    """Begin a block of rows, from that number on, but for their values and products."""
+    counts, m = state.counts, state.counts[SIZE]
+    counts[BEFORE], counts[ROWS], counts[N_V], counts[N_G] = m, n_rows, 0, 0
+    state.numbers[SIGMA], state.numbers[TAU] = 1.0, 0.0
+    for i in range(m):
+        state.used[i], state.homes[i] = 1.0, i
+    for t in range(n_rows):
+        state.used[m + t], state.births[m + t] = 0.0, number + t
+        for o in range(len(state.w)):
+            state.w[o, m + t] = 0.0
+
+
+@jit
+def close_block(state: State, gram: FloatArray, data: Data, source: Source, start: Any) -> None:
+    """Have newcomers take the places that they found: fill in ``source``, move what is known of them, extend K_mm."""
+    counts, places, m, size = state.counts, state.source, state.counts[BEFORE], state.counts[SIZE]
+    own = source.given.shape[1] - len(source.given) + start
+    for place in range(size):
+        places[place] = place
+    for slot in range(m, m + counts[ROWS]):
+        if state.used[slot] > 0.0:
+            places[state.homes[slot]] = slot
+    for place in range(size):  # a newcomer never comes from a slot before its place
+        slot = places[place]
+        if slot < m:
+            continue
+        counts[CHANGED] += 1
+        state.columns[place] = own + slot - m
+        if source.profile != 0:
+            for k in range(source.right.shape[1]):
+                source.functions[place, k] = source.right[start + slot - m, k]
+        for j in range(size):
+            if places[j] < slot:  # of two newcomers the later one has the value
+                gram[place, j] = gram[j, place] = state.values[slot - m, places[j]]
+        gram[place, place] = data.prior[start + slot - m]
+        state.births[place] = state.births[slot]
+        for o in range(len(state.w)):
+            state.w[o, place] = state.w[o, slot]
+
+
+@jit
+def hand_over(state: State, ahead: State) -> None:
+    """Have another state know what this one knows after its block."""
+    for place in range(state.counts[SIZE]):
+        ahead.births[place], ahead.columns[place] = state.births[place], state.columns[place]
+        for o in range(len(state.w)):
+            ahead.w[o, place] = state.w[o, place]
+    ahead.counts[:], ahead.numbers[:] = state.counts, state.numbers
+
+
+@jit
+def move_block(state: State, ahead: State, n_rows: Any) -> None:
+    """Have the values and products of the next block, made for the slots of this one, in the places after it."""
+    size, behind = state.counts[SIZE], state.counts[BEFORE] + state.counts[ROWS]
+    places = np.empty(size, dtype=np.intp)
+    places = places[: moved(state.source, size, places)]
+    for t in range(n_rows):
+        for place in places:
+            ahead.values[t, place] = ahead.values[t, state.source[place]]
+            ahead.a[t, place] = ahead.a[t, state.source[place]]
+        for j in range(n_rows):
+            ahead.values[t, size + j] = ahead.values[t, behind + j]
+            ahead.a[t, size + j] = 0.0
+
+
+@jit
+def is_spoilt(blas: Routines, state: State, matrices: Matrices, fixed: Any, seed: Any, scratch: FloatArray) -> Any:
+    """Whether K⁻¹ must be computed anew.
+
+    Looked at when an eighth of the dictionary has changed, and after each block once something is seen.
+    """
+    counts, numbers = state.counts, state.numbers
+    quiet = 8 * counts[CHANGED] < counts[SIZE] and numbers[DRIFT] <= 0.1 * SPOILT
+    if counts[CHANGED] == 0 or quiet:
+        return False
+    numbers[DRIFT], counts[CHANGED] = error_of_inverse(blas, matrices, (counts[SIZE], fixed, seed), scratch), 0
+    return not numbers[DRIFT] <= SPOILT

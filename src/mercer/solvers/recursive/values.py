@@ -1,0 +1,76 @@
+"""Kernel values of the rows of a block: looked up, or computed by compiled code."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mercer._jit import jit
+from mercer._typing import FloatArray, IntArray
+from mercer.solvers.compiled_blas import Routines, add_product, call_back
+
+__all__ = ["Source", "fill_values", "look_up"]
+
+
+class Source(NamedTuple):
+    """Kernel values between n rows and q functions, and among the rows, or what they follow from.
+
+    Attributes
+    ----------
+    given : array (n, q + n)
+        The values, if there is no profile.
+    left, right : arrays (n, e)
+        The rows as factors: k(x, z) is the profile of l(x)·r(z).
+    functions : array (room, e)
+        Right factors of the functions in use, with room for the rows of two blocks; those of newcomers are filled in.
+    profile : int
+        Address of a callback: tile, its rows, columns and stride, the factors of its rows and columns, and how many each
+        has, parameters; 0 if there is none.
+    parameters : array
+    fixed : int
+        Functions, the first ones, that are constant: 1 on all rows.
+    """
+
+    given: FloatArray
+    left: FloatArray
+    right: FloatArray
+    functions: FloatArray
+    profile: int
+    parameters: FloatArray
+    fixed: int
+
+
+def look_up(values: FloatArray) -> Source:
+    """Values that are known."""
+    return Source(values, *(np.empty((0, 1)) for _ in range(3)), 0, np.empty(0), 0)
+
+
+@jit
+def fill_values(blas: Routines, source: Source, columns: IntArray, out: FloatArray, spans: Any) -> None:
+    """Fill in the values of rows ``start`` to ``stop``: of m functions, then of the rows from ``first`` on.
+
+    ``spans`` are m, first, start, stop; ``columns`` (m,) tell where the functions' values stand among those given.
+    """
+    m, first, start, stop = spans
+    n_rows, n_own, given = stop - start, stop - first, source.given
+    if source.profile == 0:
+        own = given.shape[1] - len(given) + first
+        for t in range(n_rows):
+            for j in range(m):
+                out[t, j] = given[start + t, columns[j]]
+            for j in range(n_own):
+                out[t, m + j] = given[start + t, own + j]
+        return
+    functions, left = source.functions, source.left
+    width, stride = left.shape[1], out.shape[1]
+    for j in range(n_own):
+        for k in range(width):
+            functions[m + j, k] = source.right[first + j, k]
+    options = (n_rows, m + n_own, width, width, width, stride, True, 0.0)
+    add_product(blas, left[start:], functions, out, options)
+    tile = (out, n_rows, m + n_own, stride, left[start:], functions, width, source.parameters)
+    call_back(source.profile, tile)
+    for t in range(n_rows):
+        for j in range(source.fixed):
+            out[t, j] = 1.0
