@@ -39,9 +39,11 @@ class FactoredRows:
             of_points = self._section.factors(points)
             if of_points is None:
                 return None
-            self._functions = np.zeros((room, factors.right.shape[1]))
-            self._functions[fixed : fixed + len(points)] = of_points.right
-        return Source(np.empty((0, 0)), factors.left, factors.right, self._functions, *factors[2:], fixed)
+            width = factors.left.shape[1]
+            self._functions = np.zeros((room, width))
+            order = [*range(width - 2), width - 1, width - 2]
+            self._functions[fixed : fixed + len(points)] = of_points.left[:, order]
+        return Source(np.empty((0, 0)), factors.left, self._functions, *factors[1:], fixed)
 
 
 class TabulatedRows:

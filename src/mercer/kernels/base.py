@@ -27,8 +27,8 @@ class Factors(NamedTuple):
 
     Attributes
     ----------
-    left, right : arrays (n, e)
-        l and r of the rows.
+    left : array (n, e)
+        l of the rows; r is l with its last two entries exchanged.
     profile : int
         Address of a callback "fiiiffif" that replaces a tile of products by kernel values: tile, its rows, columns and
         stride, the factors of its rows and columns, and how many each has, parameters.
@@ -36,7 +36,6 @@ class Factors(NamedTuple):
     """
 
     left: FloatArray
-    right: FloatArray
     profile: int
     parameters: FloatArray
 

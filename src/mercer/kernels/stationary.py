@@ -220,9 +220,7 @@ class StationarySection(Section):
         left = np.empty((len(rows), self.n_features + 2))
         if not profiles.scale_rows(rows, self.shift, self.inverse_scale, left) <= FARTHEST:
             return None
-        right = left.copy()
-        right[:, -2], right[:, -1] = left[:, -1], left[:, -2]
-        return Factors(left, right, callback[0], np.concatenate([callback[1], self._limits[:3]]))
+        return Factors(left, callback[0], np.concatenate([callback[1], self._limits[:3]]))
 
 
 class Contraction:

@@ -11,11 +11,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mercer._jit import call_fortran, jit
+from mercer._jit import call_fortran, in_place
 from mercer._typing import FloatArray
 from mercer.solvers.blas import address
 
-__all__ = ["Routines", "add_cross", "add_gram", "add_product", "call_back", "multiply_symmetric", "routines", "symmetric_times"]
+__all__ = [
+    "Routines",
+    "add_cross",
+    "add_gram",
+    "add_product",
+    "call_back",
+    "multiply_symmetric",
+    "routines",
+    "symmetric_times",
+]
 
 # Compiled code sees an intrinsic with one argument less than Python's types do.
 _call: Any = call_fortran
@@ -38,13 +47,13 @@ def routines() -> Routines:
     return Routines(*(address(name) for name in ("dgemm", "dsymm", "dsymv", "dsyrk")))
 
 
-@jit
+@in_place
 def call_back(address: int, arguments: Any) -> None:
     """Call a function of ours by its address."""
     _call(address, arguments)
 
 
-@jit
+@in_place
 def multiply_symmetric(blas: Routines, rows: FloatArray, matrix: FloatArray, out: FloatArray, sizes: Any) -> None:
     """Fill in rows (T, m) times a symmetric matrix (m, m), of which the upper triangle is read.
 
@@ -55,7 +64,7 @@ def multiply_symmetric(blas: Routines, rows: FloatArray, matrix: FloatArray, out
         _call(blas.symm, (_L, _L, m, n_rows, 1.0, matrix, by_matrix, rows, by_rows, 0.0, out, by_out))
 
 
-@jit
+@in_place
 def symmetric_times(blas: Routines, matrix: FloatArray, vector: FloatArray, out: FloatArray, sizes: Any) -> None:
     """Fill in a symmetric matrix (m, m), of which the upper triangle is read, times a vector; ``sizes``: m, stride."""
     m, by_matrix = sizes
@@ -63,7 +72,7 @@ def symmetric_times(blas: Routines, matrix: FloatArray, vector: FloatArray, out:
         _call(blas.symv, (_L, m, 1.0, matrix, by_matrix, vector, 1, 0.0, out, 1))
 
 
-@jit
+@in_place
 def add_gram(blas: Routines, matrix: FloatArray, tile: FloatArray, factor: float, sizes: Any) -> None:
     """Add factor · tileᵀ tile, of a tile (j, m), to the upper triangle of a matrix; ``sizes``: j, m, both strides."""
     j, m, by_matrix, by_tile = sizes
@@ -71,7 +80,7 @@ def add_gram(blas: Routines, matrix: FloatArray, tile: FloatArray, factor: float
         _call(blas.syrk, (_L, _N, m, j, factor, tile, by_tile, 1.0, matrix, by_matrix))
 
 
-@jit
+@in_place
 def add_product(blas: Routines, left: FloatArray, right: FloatArray, out: FloatArray, options: Any) -> None:
     """Make out (T, q) ``keep`` times itself plus left (T, j) times right (j, q), or (q, j) if it is ``transposed``.
 
@@ -83,7 +92,7 @@ def add_product(blas: Routines, left: FloatArray, right: FloatArray, out: FloatA
         _call(blas.gemm, (letter, _N, q, n_rows, j, 1.0, right, by_right, left, by_left, keep, out, by_out))
 
 
-@jit
+@in_place
 def add_cross(blas: Routines, matrix: FloatArray, left: FloatArray, right: FloatArray, sizes: Any) -> None:
     """Add leftᵀ right, of tiles (j, m), to a matrix (m, m); ``sizes`` are j, m and the strides of matrix and tiles."""
     j, m, by_matrix, by_tile = sizes

@@ -247,7 +247,7 @@ def test_an_inverse_that_rounding_has_spoilt_is_computed_anew(rows, targets, int
     model._learner.recursion.K_inverse[-25:, -25:] += noise + noise.T
     model.partial_fit(rows[200:] + 3.0, targets[200:])  # new enough to join
     learner = model._learner
-    assert learner.n_refreshed > 0
+    assert learner.recursion.n_refreshed > 0
     K = learner.kernel(learner.points)
     assert np.max(np.abs(learner.recursion.K_inverse[-25:, -25:] @ K - np.eye(25))) < 1e-8
 

@@ -196,13 +196,16 @@ class BlockRecursion:
         """Compute K⁻¹ anew if it has drifted."""
         if self.n_changed:
             size, fixed = len(self.births), int(self.rules.intercept)
-            self.drift = float(error_of_inverse(routines(), self._matrices, (size, fixed, self.n_seen), np.empty((3, size))))
+            self.drift = float(
+                error_of_inverse(routines(), self._matrices, (size, fixed, self.n_seen), np.empty((3, size)))
+            )
             self.n_changed = 0
             if not self.drift <= SPOILT:
                 self._refresh(size)
 
     def _refresh(self, size: int) -> None:
         fixed = int(self.rules.intercept)
+        mirror(self._matrices.gram[:size, :size])
         self._matrices.K[fixed:size, fixed:size] = inverse(self._matrices.gram[fixed:size, fixed:size])
         self.n_refreshed += 1
 
@@ -290,9 +293,9 @@ class BlockRecursion:
         return kept
 
     def mirror(self) -> None:
-        """Fill in the lower triangles of the inverses, which ``learn`` leaves as they were."""
-        mirror(self.P_inverse)
-        mirror(self.K_inverse)
+        """Fill in the lower triangles of the matrices, which ``learn`` leaves as they were."""
+        for matrix in self._matrices:
+            mirror(self._in_use(matrix))
 
     def copy(self) -> BlockRecursion:
         """A recursion with the same future that shares nothing."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from mercer._jit import jit, load_shared, store_shared
+from mercer._jit import in_place, load_shared, store_shared
 from mercer._typing import FloatArray, IntArray
 from mercer.solvers.compiled_blas import Routines, call_back
 from mercer.solvers.recursive.state import (
@@ -41,9 +41,10 @@ from mercer.solvers.recursive.updates import (
     go_back,
     moved,
     multiply,
+    multiply_half,
     take_diagonal,
 )
-from mercer.solvers.recursive.values import Source, fill_values
+from mercer.solvers.recursive.values import Source, fill_values, take_factors
 
 __all__ = ["SPOILT", "follow", "lead", "learn_blocks", "quit_waiting", "shared_counts"]
 
@@ -76,7 +77,7 @@ def quit_waiting(shared: tuple[IntArray, int]) -> None:
     shared[0][_QUIT] = _FAILED
 
 
-@jit
+@in_place
 def learn_blocks(
     blas: Routines, state: State, matrices: Matrices, limits: Limits, rows: Any, source: Source, first: Any
 ) -> Any:
@@ -89,16 +90,17 @@ def learn_blocks(
         m, stop = state.counts[SIZE], min(done + len(state.values), len(data.prior))
         fill_values(blas, source, state.columns, state.values, (m, done, done, stop))
         open_block(state, stop - done, first + done)
-        sizes = (m, 0, stop - done, stop - done)
+        sizes = (m, stop - done, stop - done)
         multiply(blas, matrices.P, state.values, state.u, sizes)
         multiply(blas, matrices.K, state.values, state.a, sizes)
         take_diagonal(matrices.P, state.P_diagonal, state.counts)
         take_diagonal(matrices.K, state.K_diagonal, state.counts)
         learn_rows(blas, state, matrices, limits, data, done)
-        close_block(state, matrices.gram, data, source, done)
+        close_block(state, source, done)
+        extend_gram(state, matrices.gram, data.prior, done)
         counts = state.counts
-        apply(blas, matrices.P, (state.V, state.c, counts[N_V]), state.source, state.P_room, counts)
-        apply(blas, matrices.K, (state.G, state.d, counts[N_G]), state.source, state.K_room, counts)
+        apply(blas, matrices.P, (state.V, state.c, counts[N_V]), (state.source, state.P_moved), state.P_room, counts)
+        apply(blas, matrices.K, (state.G, state.d, counts[N_G]), (state.source, state.K_moved), state.K_room, counts)
         if limits.forgetting < 1.0:
             go_back(matrices.P, matrices.K, state)
         done = stop
@@ -107,7 +109,7 @@ def learn_blocks(
     return done - start
 
 
-@jit
+@in_place
 def lead(blas: Routines, states: Any, matrices: Matrices, limits: Limits, rows: Any, source: Source, rest: Any) -> Any:
     """As ``learn_blocks``, together with a thread that follows; two states take turns.
 
@@ -119,7 +121,7 @@ def lead(blas: Routines, states: Any, matrices: Matrices, limits: Limits, rows: 
     m = state.counts[SIZE]
     fill_values(blas, source, state.columns, state.values, (m, done, done, stop))
     open_block(state, stop - done, first + done)
-    sizes = (m, 0, stop - done, stop - done)
+    sizes = (m, stop - done, stop - done)
     multiply(blas, matrices.P, state.values, state.u, sizes)
     multiply(blas, matrices.K, state.values, state.a, sizes)
     take_diagonal(matrices.P, state.P_diagonal, state.counts)
@@ -131,12 +133,19 @@ def lead(blas: Routines, states: Any, matrices: Matrices, limits: Limits, rows: 
         expected += 1
         if not _arrives(shared, _FOLLOWER, expected):  # values of the next block
             return 0
-        close_block(state, matrices.gram, data, source, done)
+        close_block(state, source, done)
         hand_over(state, ahead)
         if n_next > 0:
             open_block(ahead, n_next, first + stop)
         posts = _post(shared, _LEADER, posts)
-        apply(blas, matrices.P, (state.V, state.c, state.counts[N_V]), state.source, state.P_room, state.counts)
+        apply(
+            blas,
+            matrices.P,
+            (state.V, state.c, state.counts[N_V]),
+            (state.source, state.P_moved),
+            state.P_room,
+            state.counts,
+        )
         posts = _post(shared, _LEADER, posts)
         done = stop
         expected += 1
@@ -145,8 +154,7 @@ def lead(blas: Routines, states: Any, matrices: Matrices, limits: Limits, rows: 
         if n_next == 0 or _load(shared[0], _QUIT) > 0:
             break
         take_diagonal(matrices.P, ahead.P_diagonal, ahead.counts)
-        half = n_next // 2
-        multiply(blas, matrices.P, ahead.values, ahead.u, (ahead.counts[BEFORE], 0, half, n_next))
+        multiply_half(blas, matrices.P, ahead.values, ahead.u, (ahead.counts[BEFORE], n_next, n_next), False)
         expected += 1
         if not _arrives(shared, _FOLLOWER, expected):  # the other half
             return 0
@@ -155,7 +163,7 @@ def lead(blas: Routines, states: Any, matrices: Matrices, limits: Limits, rows: 
     return done - start
 
 
-@jit
+@in_place
 def follow(
     blas: Routines, states: Any, matrices: Matrices, limits: Limits, rows: Any, source: Source, rest: Any
 ) -> None:
@@ -172,7 +180,7 @@ def follow(
             fill_values(blas, source, state.columns, ahead.values, (m, done, stop, stop + n_next))
         posts = _post(shared, _FOLLOWER, posts)
         if n_next > 0:
-            multiply(blas, matrices.K, ahead.values, ahead.a, (m, 0, n_next, n_own))
+            multiply(blas, matrices.K, ahead.values, ahead.a, (m, n_next, n_own))
         expected += 1
         if not _arrives(shared, _LEADER, expected):
             return
@@ -180,7 +188,15 @@ def follow(
             span = (n_next, 0, 0, state.counts[N_G], m + n_own)
             fold(blas, ahead.values, ahead.a, (state.G, state.d), ahead.projections, span)
             move_block(state, ahead, n_next)
-        apply(blas, matrices.K, (state.G, state.d, state.counts[N_G]), state.source, state.K_room, state.counts)
+        extend_gram(state, matrices.gram, data.prior, done)
+        apply(
+            blas,
+            matrices.K,
+            (state.G, state.d, state.counts[N_G]),
+            (state.source, state.K_moved),
+            state.K_room,
+            state.counts,
+        )
         if is_spoilt(blas, ahead, matrices, limits.fixed, first + stop, state.scratch):
             _store(shared[0], _QUIT, _SPOILT)
         posts = _post(shared, _FOLLOWER, posts)
@@ -189,20 +205,19 @@ def follow(
             return
         if n_next == 0 or _load(shared[0], _QUIT) > 0:
             break
-        half = n_next // 2
-        multiply(blas, matrices.P, ahead.values, ahead.u, (ahead.counts[BEFORE], half, n_next, n_next))
+        multiply_half(blas, matrices.P, ahead.values, ahead.u, (ahead.counts[BEFORE], n_next, n_next), True)
         posts = _post(shared, _FOLLOWER, posts)
         done, stop = stop, stop + n_next
         state, ahead = ahead, state
 
 
-@jit
+@in_place
 def _post(shared: Any, place: Any, posts: Any) -> Any:
     _store(shared[0], place, posts + 1)
     return posts + 1
 
 
-@jit
+@in_place
 def _arrives(shared: Any, place: Any, number: Any) -> Any:
     """Wait for a number; whether it has come."""
     looks = 0
@@ -215,7 +230,7 @@ def _arrives(shared: Any, place: Any, number: Any) -> Any:
     return True
 
 
-@jit
+@in_place
 def open_block(state: State, n_rows: Any, number: Any) -> None:
     """Begin a block of rows, from that number on, but for their values and products."""
     counts, m = state.counts, state.counts[SIZE]
@@ -229,9 +244,9 @@ def open_block(state: State, n_rows: Any, number: Any) -> None:
             state.w[o, m + t] = 0.0
 
 
-@jit
-def close_block(state: State, gram: FloatArray, data: Data, source: Source, start: Any) -> None:
-    """Have newcomers take the places that they found: fill in ``source``, move what is known of them, extend K_mm."""
+@in_place
+def close_block(state: State, source: Source, start: Any) -> None:
+    """Have newcomers take the places that they found: fill in ``source``, and move what is known of them."""
     counts, places, m, size = state.counts, state.source, state.counts[BEFORE], state.counts[SIZE]
     own = source.given.shape[1] - len(source.given) + start
     for place in range(size):
@@ -246,43 +261,55 @@ def close_block(state: State, gram: FloatArray, data: Data, source: Source, star
         counts[CHANGED] += 1
         state.columns[place] = own + slot - m
         if source.profile != 0:
-            for k in range(source.right.shape[1]):
-                source.functions[place, k] = source.right[start + slot - m, k]
-        for j in range(size):
-            if places[j] < slot:  # of two newcomers the later one has the value
-                gram[place, j] = gram[j, place] = state.values[slot - m, places[j]]
-        gram[place, place] = data.prior[start + slot - m]
+            take_factors(source, place, start + slot - m)
         state.births[place] = state.births[slot]
         for o in range(len(state.w)):
             state.w[o, place] = state.w[o, slot]
 
 
-@jit
+@in_place
+def extend_gram(state: State, gram: FloatArray, prior: FloatArray, start: Any) -> None:
+    """Have the values of newcomers in K_mm, above its diagonal."""
+    m, places, size = state.counts[BEFORE], state.source, state.counts[SIZE]
+    for place in range(size):
+        slot = places[place]
+        if slot < m:
+            continue
+        for j in range(size):
+            if places[j] < slot:  # of two newcomers the later one has the value
+                gram[min(place, j), max(place, j)] = state.values[slot - m, places[j]]
+        gram[place, place] = prior[start + slot - m]
+
+
+@in_place
 def hand_over(state: State, ahead: State) -> None:
     """Have another state know what this one knows after its block."""
     for place in range(state.counts[SIZE]):
         ahead.births[place], ahead.columns[place] = state.births[place], state.columns[place]
         for o in range(len(state.w)):
             ahead.w[o, place] = state.w[o, place]
-    ahead.counts[:], ahead.numbers[:] = state.counts, state.numbers
+    for i in range(len(state.counts)):
+        ahead.counts[i] = state.counts[i]
+    for i in range(len(state.numbers)):
+        ahead.numbers[i] = state.numbers[i]
 
 
-@jit
+@in_place
 def move_block(state: State, ahead: State, n_rows: Any) -> None:
     """Have the values and products of the next block, made for the slots of this one, in the places after it."""
     size, behind = state.counts[SIZE], state.counts[BEFORE] + state.counts[ROWS]
-    places = np.empty(size, dtype=np.intp)
-    places = places[: moved(state.source, size, places)]
+    places = state.K_moved
+    n_moved = moved(state.source, size, places)
     for t in range(n_rows):
-        for place in places:
-            ahead.values[t, place] = ahead.values[t, state.source[place]]
-            ahead.a[t, place] = ahead.a[t, state.source[place]]
+        for i in range(n_moved):
+            ahead.values[t, places[i]] = ahead.values[t, state.source[places[i]]]
+            ahead.a[t, places[i]] = ahead.a[t, state.source[places[i]]]
         for j in range(n_rows):
             ahead.values[t, size + j] = ahead.values[t, behind + j]
             ahead.a[t, size + j] = 0.0
 
 
-@jit
+@in_place
 def is_spoilt(blas: Routines, state: State, matrices: Matrices, fixed: Any, seed: Any, scratch: FloatArray) -> Any:
     """Whether K⁻¹ must be computed anew.
 

@@ -75,6 +75,8 @@ class State(NamedTuple):
         Where the kernel values of each function stand among those that were given.
     source : array (s,)
         After the block, the slot that each place is taken by.
+    P_moved, K_moved : arrays (s,)
+        Room for the places that newcomers take, for those who care for either matrix.
     V, c : arrays (5 b, s), (5 b,)
         Vectors and factors of M.
     G, d : arrays (2 b, s), (2 b,)
@@ -104,6 +106,8 @@ class State(NamedTuple):
     homes: IntArray
     columns: IntArray
     source: IntArray
+    P_moved: IntArray
+    K_moved: IntArray
     V: FloatArray
     c: FloatArray
     G: FloatArray
@@ -123,7 +127,7 @@ class State(NamedTuple):
         rows: dict[str, Any] = {name: np.empty((number * n_rows, slots)) for name, number in tables.items()}
         for name in ("P_diagonal", "K_diagonal", "used"):
             rows[name] = np.empty(slots)
-        for name in ("births", "homes", "columns", "source"):
+        for name in ("births", "homes", "columns", "source", "P_moved", "K_moved"):
             rows[name] = np.empty(slots, dtype=np.intp)
         return cls(
             **rows,

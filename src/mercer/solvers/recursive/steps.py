@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from mercer._jit import jit_least, jit_sum
+from mercer._jit import in_place_least, in_place_sum
 from mercer._typing import FloatArray
 from mercer.solvers.compiled_blas import Routines, add_product
 from mercer.solvers.recursive.state import (
@@ -43,7 +43,7 @@ __all__ = ["fold", "learn_rows"]
 _OUT_OF_USE = 1e300  # score of slots that cannot be removed
 
 
-@jit_sum
+@in_place_sum
 def learn_rows(blas: Routines, state: State, before: Matrices, limits: Limits, data: Data, start: Any) -> None:
     """Learn the rows of a block, those of the data from ``start`` on, one after the other."""
     counts, numbers, noise = state.counts, state.numbers, limits.noise
@@ -61,15 +61,18 @@ def learn_rows(blas: Routines, state: State, before: Matrices, limits: Limits, d
             _forget(state.w, state.P_diagonal, state.K_diagonal, numbers, (limits.forgetting, noise, here))
         _add_projections(state.a, state.values, t, state.G, state.d, (folded_g, counts[N_G], here))
         _add_projections(state.u, state.values, t, state.V, state.c, (folded_v, counts[N_V], here))
-        along_u, along_a = _combine(state.values, state.u, state.a, t, state.used, (numbers[SIGMA], numbers[TAU], here))
+        scales = (numbers[SIGMA], numbers[TAU], counts[N_V], here)
+        along = _combine(state.values, state.u, state.a, t, state.used, state.w, state.V, scales)
         prior = data.prior[row]
-        Delta, delta = 1.0 / data.weights[row] + along_u, prior - along_a
+        Delta, delta = 1.0 / data.weights[row] + along[0], prior - along[1]
         if not delta >= numbers[LEAST] * prior:
             numbers[LEAST] = delta / prior
-        about = (t, here, Delta, counts[SCORED], data.targets, row)
-        square = _normal_step(state.values, state.u, state.w, state.by_output, numbers, about)
-        last = (counts[N_V], t, here, counts[BEFORE] + counts[ROWS], Delta, numbers[SIGMA])
-        _record(state.V, state.c, state.P_diagonal, state.u, last)
+        rho = data.targets[row, 0] - along[2]
+        about = (counts[N_V], t, here, Delta, rho, counts[SCORED], data.targets, row)
+        square = _normal_step(state.values, state.V, state.P_diagonal, state.w, state.by_output, numbers, about)
+        slots = counts[BEFORE] + counts[ROWS]
+        _fill_with_zeros(state.V, counts[N_V], here, slots)
+        state.c[counts[N_V]] = -1.0 / (Delta * numbers[SIGMA])
         counts[N_V] += 1
         data.residuals[row] = square
         if not delta > max(limits.novelty_tol, limits.least_novelty * prior):
@@ -80,23 +83,31 @@ def learn_rows(blas: Routines, state: State, before: Matrices, limits: Limits, d
             continue
         for o in range(len(state.w)):
             state.by_output[1, o] = state.by_output[0, o] / (noise * Delta + delta)
-        _newcomer(state.a, state.u, t, delta / Delta, state.scratch, here)
-        if counts[SIZE] < limits.max_basis:
-            _growing_step(state, t, here, delta, pivot)
+        vectors = (state.a, t, state.V, counts[N_V] - 1, delta / Delta)
+        _newcomer(vectors, state.w, state.by_output, state.scratch, (counts[SCORED], here))
+        is_full = counts[SIZE] >= limits.max_basis
+        if is_full:
+            worth = (pivot, gain, limits.tie)
+            if _is_least(state.scratch, state.P_diagonal, state.used, (limits.fixed, here), worth):
+                continue
+            place = _weakest(state.scratch, state.P_diagonal, (state.used, state.births, limits.fixed, here), worth)
+            if place == here:
+                continue
+        P_sum, K_sum = (state.V, state.c), (state.G, state.d)
+        functions = (state.w, state.by_output, state.P_diagonal, state.K_diagonal, state.used)
+        about_it = (t, here, slots, delta, pivot, limits.forgetting < 1.0)
+        _growing_step(P_sum, K_sum, functions, (state.a, state.scratch), (counts, numbers), about_it)
+        numbers[COST] -= gain
+        if is_full:
+            about_it_too = (place, here + 1, slots, limits.forgetting < 1.0)
+            _pruning_step(before, P_sum, K_sum, functions, state.scratch, (counts, numbers), about_it_too)
+            state.homes[here] = state.homes[place]
+        else:
             state.homes[here] = counts[SIZE]
             counts[SIZE] += 1
-            numbers[COST] -= gain
-            continue
-        slots = (state.used, state.births, counts[SCORED], limits.fixed, here)
-        worth = (pivot, gain, limits.tie)
-        place = _weakest(state.scratch, state.w, state.by_output, state.P_diagonal, slots, worth)
-        if place < here:
-            _growing_step(state, t, here, delta, pivot)
-            numbers[COST] -= gain
-            _pruning_step(state, before, place, here)
 
 
-@jit_sum
+@in_place_sum
 def fold(blas: Routines, values: FloatArray, products: FloatArray, sums: Any, room: FloatArray, span: Any) -> None:
     """Account for vectors ``first`` to ``last`` in the products of the rows from t on.
 
@@ -114,7 +125,7 @@ def fold(blas: Routines, values: FloatArray, products: FloatArray, sums: Any, ro
     add_product(blas, room, new, products[t:], (n_rows, slots, number, width, stride, stride, False, 1.0))
 
 
-@jit_sum
+@in_place_sum
 def _forget(w: FloatArray, P_diagonal: FloatArray, K_diagonal: FloatArray, numbers: FloatArray, rates: Any) -> None:
     share, noise, here = rates
     fresh = (1.0 - share) / noise
@@ -130,7 +141,7 @@ def _forget(w: FloatArray, P_diagonal: FloatArray, K_diagonal: FloatArray, numbe
             w[o, i] *= root
 
 
-@jit_sum
+@in_place_sum
 def _add_projections(
     products: FloatArray, values: FloatArray, t: Any, vectors: FloatArray, factors: FloatArray, span: Any
 ) -> None:
@@ -156,17 +167,17 @@ def _add_projections(
         _add_four(products, t, vectors, j, fours, size)
 
 
-@jit_sum
+@in_place_sum
 def _add_four(target: FloatArray, t: Any, vectors: FloatArray, j: Any, factors: Any, size: Any) -> None:
     f0, f1, f2, f3 = factors
     for i in range(size):
         target[t, i] += f0 * vectors[j, i] + f1 * vectors[j + 1, i] + f2 * vectors[j + 2, i] + f3 * vectors[j + 3, i]
 
 
-@jit_sum
-def _add_column(target: FloatArray, t: Any, vectors: FloatArray, factors: FloatArray, span: Any) -> None:
+@in_place_sum
+def _add_column(target: FloatArray, t: Any, sums: Any, span: Any) -> None:
     """Add column ``place`` of Σ c vvᵀ to a row; ``span``: number of vectors, place, size."""
-    last, place, size = span
+    (vectors, factors), (last, place, size) = sums, span
     alone = last % 4
     for j in range(alone):
         factor = factors[j] * vectors[j, place]
@@ -182,123 +193,168 @@ def _add_column(target: FloatArray, t: Any, vectors: FloatArray, factors: FloatA
         _add_four(target, t, vectors, j, along, size)
 
 
-@jit_sum
-def _combine(values: FloatArray, u: FloatArray, a: FloatArray, t: Any, used: FloatArray, scales: Any) -> Any:
-    """Make u and a of a row P⁻¹k = (σM + τK⁻¹)k and K⁻¹k, zero where no function is in use; return k·u and k·a."""
-    sigma, tau, size = scales
-    along_u, along_a = 0.0, 0.0
+@in_place_sum
+def _combine(
+    values: FloatArray,
+    u: FloatArray,
+    a: FloatArray,
+    t: Any,
+    used: FloatArray,
+    w: FloatArray,
+    V: FloatArray,
+    scales: Any,
+) -> Any:
+    """Make row ``number`` of V P⁻¹k = (σM + τK⁻¹)k, and a K⁻¹k, zero where no function is in use.
+
+    ``scales`` are σ, τ, number, size. Returns the products of k with both, and with the first coefficients.
+    """
+    sigma, tau, number, size = scales
+    along_u, along_a, along_w = 0.0, 0.0, 0.0
     for i in range(size):
+        k = values[t, i]
         by_K = used[i] * a[t, i]
         by_P = used[i] * (sigma * u[t, i]) + tau * by_K
-        a[t, i], u[t, i] = by_K, by_P
-        along_u += values[t, i] * by_P
-        along_a += values[t, i] * by_K
-    return along_u, along_a
+        a[t, i], V[number, i] = by_K, by_P
+        along_u += k * by_P
+        along_a += k * by_K
+        along_w += k * w[0, i]
+    return along_u, along_a, along_w
 
 
-@jit_sum
+@in_place_sum
 def _normal_step(
-    values: FloatArray, u: FloatArray, w: FloatArray, by_output: FloatArray, numbers: FloatArray, row: Any
+    values: FloatArray,
+    V: FloatArray,
+    diagonal: FloatArray,
+    w: FloatArray,
+    by_output: FloatArray,
+    numbers: FloatArray,
+    row: Any,
 ) -> Any:
     """Learn a row by its targets: fill in ρ; return |ρ|² of the outputs that count.
 
-    ``row`` are the row's place in the block, its slot, Δ, the number of outputs that count, all targets and its number
-    among them.
+    ``row`` are the place of P⁻¹k in V, the row's place in the block, its slot, Δ, ρ of the first output, the number of
+    outputs that count, all targets and its number among them.
     """
-    t, here, Delta, n_scored, targets, number = row
-    square = 0.0
-    for o in range(len(w)):
-        rho = targets[number, o]
+    number, t, here, Delta, first, n_scored, targets, target = row
+    share, along = 1.0 / Delta, first / Delta
+    for i in range(here):
+        u = V[number, i]
+        diagonal[i] -= share * u * u
+        w[0, i] += along * u
+    by_output[0, 0] = first
+    square = first * first if n_scored > 0 else 0.0
+    if n_scored == 0:
+        numbers[HIDDEN] += first * along
+    for o in range(1, len(w)):
+        rho = targets[target, o]
         for i in range(here):
             rho -= values[t, i] * w[o, i]
-        share = rho / Delta
+        along = rho / Delta
         for i in range(here):
-            w[o, i] += share * u[t, i]
+            w[o, i] += along * V[number, i]
         by_output[0, o] = rho
         if o < n_scored:
             square += rho * rho
         else:
-            numbers[HIDDEN] += rho * share
+            numbers[HIDDEN] += rho * along
     numbers[COST] += square / Delta
     return square
 
 
-@jit_sum
-def _record(V: FloatArray, c: FloatArray, diagonal: FloatArray, u: FloatArray, row: Any) -> None:
-    """Append the normal step to the vectors of P⁻¹; ``row``: their number, t, slot, slots in all, Δ, σ."""
-    number, t, here, slots, Delta, sigma = row
-    share = 1.0 / Delta
+@in_place_sum
+def _newcomer(vectors: Any, w: FloatArray, by_output: FloatArray, scratch: FloatArray, sizes: Any) -> None:
+    """Fill in v = [-a - (δ/Δ)u, 1], and (w + κv)², summed over outputs that count."""
+    (a, t, V, number, ratio), (n_scored, here) = vectors, sizes
+    kappa, first = by_output[1, 0], min(n_scored, 1)
     for i in range(here):
-        diagonal[i] -= share * u[t, i] * u[t, i]
-        V[number, i] = u[t, i]
-    for i in range(here, slots):
-        V[number, i] = 0.0
-    c[number] = -share / sigma
-
-
-@jit_sum
-def _newcomer(a: FloatArray, u: FloatArray, t: Any, ratio: Any, scratch: FloatArray, here: Any) -> None:
-    """Fill in v = [-a - (δ/Δ)u, 1]."""
-    for i in range(here):
-        scratch[0, i] = -a[t, i] - ratio * u[t, i]
+        v = -a[t, i] - ratio * V[number, i]
+        total = first * (w[0, i] + kappa * v)
+        scratch[0, i], scratch[1, i] = v, total * total
     scratch[0, here] = 1.0
+    for o in range(1, n_scored):
+        kappa = by_output[1, o]
+        for i in range(here):
+            total = w[o, i] + kappa * scratch[0, i]
+            scratch[1, i] += total * total
 
 
-@jit_sum
-def _append(vectors: FloatArray, factors: FloatArray, number: Any, scratch: FloatArray, what: Any) -> Any:
+@in_place_sum
+def _is_least(scratch: FloatArray, diagonal: FloatArray, used: FloatArray, sizes: Any, worth: Any) -> Any:
+    """Whether to remove the newcomer costs least, or as much as anything else: most are, and it takes no division."""
+    (fixed, here), (pivot, gain, tie) = sizes, worth
+    share, equal, excess = gain / pivot, 1.0 + tie, 0.0
+    for i in range(fixed):
+        scratch[1, i] = _OUT_OF_USE
+    for i in range(here):
+        v = scratch[0, i]
+        above = used[i] * (gain * diagonal[i] + share * v * v - equal * scratch[1, i])
+        excess += above if above > 0.0 else 0.0
+    return excess == 0.0
+
+
+@in_place_sum
+def _fill_with_zeros(vectors: FloatArray, number: Any, first: Any, last: Any) -> None:
+    for i in range(np.uintp(first), np.uintp(last)):  # signed numbers, which may count from the end, are slower
+        vectors[number, i] = 0.0
+
+
+@in_place_sum
+def _append(sums: Any, number: Any, scratch: FloatArray, what: Any) -> Any:
     """Append a row of scratch, zeros behind its first entries, and its factor; return how many vectors there are."""
-    row, size, slots, factor = what
+    (vectors, factors), (row, size, slots, factor) = sums, what
     for i in range(size):
         vectors[number, i] = scratch[row, i]
-    for i in range(size, slots):
-        vectors[number, i] = 0.0
+    _fill_with_zeros(vectors, number, size, slots)
     factors[number] = factor
     return number + 1
 
 
-@jit_sum
-def _growing_step(state: State, t: Any, here: Any, delta: Any, pivot: Any) -> None:
-    counts, numbers, scratch, w = state.counts, state.numbers, state.scratch, state.w
-    sigma, tau, slots = numbers[SIGMA], numbers[TAU], counts[BEFORE] + counts[ROWS]
-    counts[N_V] = _append(state.V, state.c, counts[N_V], scratch, (0, here + 1, slots, 1.0 / (pivot * sigma)))
+@in_place_sum
+def _growing_step(P_sum: Any, K_sum: Any, functions: Any, vectors: Any, totals: Any, row: Any) -> None:
+    """Have v, row 0 of scratch, join.
+
+    ``P_sum`` and ``K_sum`` are vectors and factors of both sums; ``functions`` coefficients, ρ and κ, the diagonals and
+    which slots are in use; ``vectors`` a and scratch; ``totals`` counts and numbers; ``row`` the row's place in the
+    block, its slot, all slots, δ, pivot, and whether the past is forgotten.
+    """
+    (w, by_output, P_diagonal, K_diagonal, used), (a, scratch), (counts, numbers) = functions, vectors, totals
+    t, here, slots, delta, pivot, forgetful = row
+    sigma, tau = numbers[SIGMA], numbers[TAU]
+    counts[N_V] = _append(P_sum, counts[N_V], scratch, (0, here + 1, slots, 1.0 / (pivot * sigma)))
     for i in range(here):
-        scratch[1, i] = -state.a[t, i]
-    scratch[1, here] = 1.0
-    counts[N_G] = _append(state.G, state.d, counts[N_G], scratch, (1, here + 1, slots, 1.0 / delta))
-    if tau != 0.0:
-        counts[N_V] = _append(state.V, state.c, counts[N_V], scratch, (1, here + 1, slots, -tau / (sigma * delta)))
+        scratch[2, i] = -a[t, i]
+    scratch[2, here] = 1.0
+    counts[N_G] = _append(K_sum, counts[N_G], scratch, (2, here + 1, slots, 1.0 / delta))
     for o in range(len(w)):
-        kappa = state.by_output[1, o]
+        kappa = by_output[1, o]
         for i in range(here + 1):
             w[o, i] += kappa * scratch[0, i]
         if o >= counts[SCORED]:
             numbers[HIDDEN] -= kappa * kappa * pivot
-    _add_squares(state.P_diagonal, scratch, 0, 1.0 / pivot, here + 1)
-    _add_squares(state.K_diagonal, scratch, 1, 1.0 / delta, here + 1)
-    state.used[here] = 1.0
+    _add_squares(P_diagonal, scratch, 0, 1.0 / pivot, here + 1)
+    if forgetful:
+        counts[N_V] = _append(P_sum, counts[N_V], scratch, (2, here + 1, slots, -tau / (sigma * delta)))
+        _add_squares(K_diagonal, scratch, 2, 1.0 / delta, here + 1)
+    used[here] = 1.0
     counts[GROWN] += 1
 
 
-@jit_sum
+@in_place_sum
 def _add_squares(vector: FloatArray, scratch: FloatArray, row: Any, factor: Any, size: Any) -> None:
     for i in range(size):
         vector[i] += factor * scratch[row, i] * scratch[row, i]
 
 
-@jit_sum
-def _weakest(
-    scratch: FloatArray, w: FloatArray, by_output: FloatArray, diagonal: FloatArray, slots: Any, worth: Any
-) -> Any:
+@in_place_sum
+def _weakest(scratch: FloatArray, diagonal: FloatArray, slots: Any, worth: Any) -> Any:
     """The slot whose removal would cost least after the newcomer's arrival: among equals the newest.
 
-    ``slots`` are ``used``, ``births``, the number of outputs that count, of functions that stay, and of slots;
-    ``worth`` the newcomer's pivot and gain, and which scores are equal.
+    ``slots`` are ``used``, ``births``, the number of functions that stay, and of slots; ``worth`` the newcomer's pivot
+    and gain, and which scores are equal.
     """
-    (used, births, n_scored, fixed, here), (pivot, gain, tie) = slots, worth
-    _fill_scores(scratch, w, by_output, n_scored, here)
+    (used, births, fixed, here), (pivot, gain, tie) = slots, worth
     _finish_scores(scratch, diagonal, used, 1.0 / pivot, here)
-    for i in range(fixed):
-        scratch[1, i] = _OUT_OF_USE
     limit = min(gain, _least(scratch, here)) * (1.0 + tie)
     if gain <= limit:
         return here  # the newest of all
@@ -309,20 +365,7 @@ def _weakest(
     return found
 
 
-@jit_sum
-def _fill_scores(scratch: FloatArray, w: FloatArray, by_output: FloatArray, n_scored: Any, here: Any) -> None:
-    """(w + κv)², summed over outputs."""
-    first = min(n_scored, 1)
-    for i in range(here):
-        total = first * (w[0, i] + by_output[1, 0] * scratch[0, i])
-        scratch[1, i] = total * total
-    for o in range(1, n_scored):
-        for i in range(here):
-            total = w[o, i] + by_output[1, o] * scratch[0, i]
-            scratch[1, i] += total * total
-
-
-@jit_sum
+@in_place_sum
 def _finish_scores(scratch: FloatArray, diagonal: FloatArray, used: FloatArray, factor: Any, here: Any) -> None:
     """Divide by the diagonal of P⁻¹ after the newcomer's arrival."""
     for i in range(here):
@@ -330,7 +373,7 @@ def _finish_scores(scratch: FloatArray, diagonal: FloatArray, used: FloatArray, 
         scratch[1, i] = scratch[1, i] / (diagonal[i] + factor * v * v + unused) + unused * _OUT_OF_USE
 
 
-@jit_least
+@in_place_least
 def _least(scratch: FloatArray, size: Any) -> Any:
     least = _OUT_OF_USE
     for i in range(size):
@@ -338,32 +381,36 @@ def _least(scratch: FloatArray, size: Any) -> Any:
     return least
 
 
-@jit_sum
+@in_place_sum
 def _copy_row(scratch: FloatArray, row: Any, matrix: FloatArray, place: Any, sizes: Any) -> None:
     """Fill in a row of a symmetric matrix, of which the upper triangle is known; zeros in slots beyond it."""
     m, size = sizes
     if place < m:
         for i in range(place):
             scratch[row, i] = matrix[i, place]
-        for i in range(place, m):
+        for i in range(np.uintp(place), np.uintp(m)):
             scratch[row, i] = matrix[place, i]
-    for i in range(m if place < m else 0, size):
-        scratch[row, i] = 0.0
+    _fill_with_zeros(scratch, row, m if place < m else 0, size)
 
 
-@jit_sum
-def _pruning_step(state: State, before: Matrices, place: Any, here: Any) -> None:
-    """Remove a function: h, row 2 of scratch, is its row of P⁻¹, and g, row 3, its row of K⁻¹."""
-    counts, numbers, scratch, w = state.counts, state.numbers, state.scratch, state.w
-    sigma, tau, size = numbers[SIGMA], numbers[TAU], here + 1
-    slots = counts[BEFORE] + counts[ROWS]
+@in_place_sum
+def _pruning_step(
+    before: Matrices, P_sum: Any, K_sum: Any, functions: Any, scratch: FloatArray, totals: Any, what: Any
+) -> None:
+    """Remove a function: h, row 2 of scratch, is its row of P⁻¹, and g, row 3, its row of K⁻¹.
+
+    ``what`` are its slot, how many slots are taken, all slots, and whether the past is forgotten; see above for others.
+    """
+    (w, _, P_diagonal, K_diagonal, used), (counts, numbers) = functions, totals
+    place, size, slots, forgetful = what
+    sigma, tau = numbers[SIGMA], numbers[TAU]
     _copy_row(scratch, 2, before.P, place, (counts[BEFORE], size))
     _copy_row(scratch, 3, before.K, place, (counts[BEFORE], size))
-    _add_column(scratch, 2, state.V, state.c, (counts[N_V], place, size))
-    _add_column(scratch, 3, state.G, state.d, (counts[N_G], place, size))
+    _add_column(scratch, 2, P_sum, (counts[N_V], place, size))
+    _add_column(scratch, 3, K_sum, (counts[N_G], place, size))
     for i in range(size):
-        scratch[3, i] *= state.used[i]
-        scratch[2, i] = state.used[i] * (sigma * scratch[2, i]) + tau * scratch[3, i]
+        scratch[3, i] *= used[i]
+        scratch[2, i] = used[i] * (sigma * scratch[2, i]) + tau * scratch[3, i]
     h_p, g_p = scratch[2, place], scratch[3, place]
     for o in range(len(w)):
         factor = w[o, place] / h_p
@@ -371,12 +418,11 @@ def _pruning_step(state: State, before: Matrices, place: Any, here: Any) -> None
         for i in range(size):
             w[o, i] -= factor * scratch[2, i]
         w[o, place] = 0.0
-    _add_squares(state.P_diagonal, scratch, 2, -1.0 / h_p, size)
-    _add_squares(state.K_diagonal, scratch, 3, -1.0 / g_p, size)
-    counts[N_G] = _append(state.G, state.d, counts[N_G], scratch, (3, size, slots, -1.0 / g_p))
-    counts[N_V] = _append(state.V, state.c, counts[N_V], scratch, (2, size, slots, -1.0 / (h_p * sigma)))
-    if tau != 0.0:
-        counts[N_V] = _append(state.V, state.c, counts[N_V], scratch, (3, size, slots, tau / (sigma * g_p)))
-    state.used[place] = 0.0
-    state.homes[here] = state.homes[place]
+    _add_squares(P_diagonal, scratch, 2, -1.0 / h_p, size)
+    counts[N_G] = _append(K_sum, counts[N_G], scratch, (3, size, slots, -1.0 / g_p))
+    counts[N_V] = _append(P_sum, counts[N_V], scratch, (2, size, slots, -1.0 / (h_p * sigma)))
+    if forgetful:
+        _add_squares(K_diagonal, scratch, 3, -1.0 / g_p, size)
+        counts[N_V] = _append(P_sum, counts[N_V], scratch, (3, size, slots, tau / (sigma * g_p)))
+    used[place] = 0.0
     counts[PRUNED] += 1

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotri
 
-from mercer._jit import jit
+from mercer._jit import in_place
 from mercer._typing import FloatArray, IntArray
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.solvers.blas import mirror
@@ -22,6 +22,7 @@ __all__ = [
     "lower_factor",
     "moved",
     "multiply",
+    "multiply_half",
     "take_diagonal",
 ]
 
@@ -31,7 +32,7 @@ _SHIFTS = np.uint64(30), np.uint64(27)
 _MIXERS = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
-@jit
+@in_place
 def moved(numbers: IntArray, size: Any, out: IntArray) -> Any:
     """Fill in which of the first numbers are not their own places; return how many."""
     found = 0
@@ -42,25 +43,46 @@ def moved(numbers: IntArray, size: Any, out: IntArray) -> Any:
     return found
 
 
-@jit
+@in_place
 def multiply(blas: Routines, matrix: FloatArray, values: FloatArray, products: FloatArray, sizes: Any) -> None:
-    """Fill in the products of rows ``first`` to ``last`` of a block with an inverse, and zeros behind them.
-
-    ``sizes`` are m, first, last, and the number of zeros.
-    """
-    m, first, last, n_zeros = sizes
-    n_rows, slots, stride = last - first, values.shape[1], matrix.shape[1]
+    """Fill in the products of the rows of a block with an inverse; ``sizes``: m, their number, zeros behind them."""
+    (m, n_rows, n_zeros), slots, stride = sizes, values.shape[1], matrix.shape[1]
     if m <= FULL:
-        options = (n_rows, m, m, slots, stride, slots, False, 0.0)
-        add_product(blas, values[first:], matrix, products[first:], options)
+        add_product(blas, values, matrix, products, (n_rows, m, m, slots, stride, slots, False, 0.0))
     else:
-        multiply_symmetric(blas, values[first:], matrix, products[first:], (n_rows, m, slots, stride, slots))
-    for t in range(first, last):
-        for j in range(m, m + n_zeros):
-            products[t, j] = 0.0
+        multiply_symmetric(blas, values, matrix, products, (n_rows, m, slots, stride, slots))
+    _clear_behind(products, sizes)
 
 
-@jit
+@in_place
+def multiply_half(
+    blas: Routines, matrix: FloatArray, values: FloatArray, products: FloatArray, sizes: Any, second: Any
+) -> None:
+    """Fill in one half of the columns of the products, for two threads; all of them in the first one, if few."""
+    (m, n_rows, n_zeros), slots, stride, half = sizes, values.shape[1], matrix.shape[1], sizes[0] // 16 * 8
+    corner, rest = matrix[:, half:], m - half
+    if m <= FULL:
+        if not second:
+            multiply(blas, matrix, values, products, sizes)
+    elif second:
+        here, mine = values[:, half:], products[:, half:]
+        multiply_symmetric(blas, here, matrix[half:, half:], mine, (n_rows, rest, slots, stride, slots))
+        add_product(blas, values, corner, mine, (n_rows, rest, half, slots, stride, slots, False, 1.0))
+        _clear_behind(products, sizes)
+    else:
+        multiply_symmetric(blas, values, matrix, products, (n_rows, half, slots, stride, slots))
+        add_product(blas, values[:, half:], corner, products, (n_rows, half, rest, slots, stride, slots, True, 1.0))
+
+
+@in_place
+def _clear_behind(products: FloatArray, sizes: Any) -> None:
+    m, n_rows, n_zeros = sizes
+    for t in range(n_rows):
+        for j in range(n_zeros):
+            products[t, m + j] = 0.0
+
+
+@in_place
 def take_diagonal(matrix: FloatArray, diagonal: FloatArray, counts: IntArray) -> None:
     """Fill in the diagonal of an inverse; empty slots have zeros there."""
     m = counts[BEFORE]
@@ -70,7 +92,7 @@ def take_diagonal(matrix: FloatArray, diagonal: FloatArray, counts: IntArray) ->
         diagonal[i] = 0.0
 
 
-@jit
+@in_place
 def error_of_inverse(blas: Routines, matrices: Matrices, sizes: Any, scratch: FloatArray) -> Any:
     """The largest entry of K⁻¹(Kz) - z, for a z of random signs; ``sizes``: functions, constant ones, seed."""
     (size, fixed, seed), K, gram = sizes, matrices.K, matrices.gram
@@ -87,7 +109,7 @@ def error_of_inverse(blas: Routines, matrices: Matrices, sizes: Any, scratch: Fl
     return largest
 
 
-@jit
+@in_place
 def _sign(place: Any, seed: Any) -> float:
     """A sign that looks random: a bit of a hash of place and seed."""
     bits = (np.uint64(place) + np.uint64(seed)) * _GOLDEN
@@ -96,8 +118,8 @@ def _sign(place: Any, seed: Any) -> float:
     return 1.0 if bits >> _LAST_BIT else -1.0
 
 
-@jit
-def apply(blas: Routines, matrix: FloatArray, sums: Any, source: IntArray, room: FloatArray, counts: IntArray) -> None:
+@in_place
+def apply(blas: Routines, matrix: FloatArray, sums: Any, slots: Any, room: FloatArray, counts: IntArray) -> None:
     """Move slots of a matrix to their places, and add the sum of c vvᵀ; to its upper triangle, if it is large.
 
     Parameters
@@ -107,22 +129,20 @@ def apply(blas: Routines, matrix: FloatArray, sums: Any, source: IntArray, room:
         Its first rows and columns are in use; those of newcomers are overwritten.
     sums : arrays (j, s), (j,), int
         Vectors, which are moved likewise, factors, how many of them to add.
-    source : array (m,)
-        The slot that each place is taken by: another one than its own if a newcomer's.
+    slots : arrays (m,), (m,)
+        The slot that each place is taken by: another one than its own if a newcomer's; room.
     room : array (j, s)
     counts : array
     """
-    (vectors, factors, number), size, stride = sums, counts[SIZE], matrix.shape[1]
-    places = np.empty(size, dtype=np.intp)
-    places = places[: moved(source, size, places)]
+    (vectors, factors, number), (source, places), size, stride = sums, slots, counts[SIZE], matrix.shape[1]
+    n_moved = moved(source, size, places)
     for place in range(counts[BEFORE], size):
-        matrix[place, :size] = 0.0
-        matrix[:size, place] = 0.0
-    for place in places:
-        matrix[place, :size] = 0.0
-        matrix[:size, place] = 0.0
-        for j in range(number):
-            vectors[j, place] = vectors[j, source[place]]
+        _clear(matrix, place, size)
+    for i in range(n_moved):
+        _clear(matrix, places[i], size)
+    for j in range(number):
+        for i in range(n_moved):
+            vectors[j, places[i]] = vectors[j, source[places[i]]]
     width = room.shape[1]
     if size <= FULL:
         for j in range(number):
@@ -135,7 +155,16 @@ def apply(blas: Routines, matrix: FloatArray, sums: Any, source: IntArray, room:
         add_gram(blas, matrix, room[n_positive:], -1.0, (number - n_positive, size, stride, width))
 
 
-@jit
+@in_place
+def _clear(matrix: FloatArray, place: Any, size: Any) -> None:
+    """Fill a row and a column with zeros; above the diagonal, if the matrix is large."""
+    for i in range(place + 1 if size > FULL else size):
+        matrix[i, place] = 0.0
+    for i in range(np.uintp(place if size > FULL else 0), np.uintp(size)):
+        matrix[place, i] = 0.0
+
+
+@in_place
 def _pack(vectors: FloatArray, factors: FloatArray, number: Any, room: FloatArray, size: Any) -> Any:
     """Fill room with the vectors times the roots of their factors, the positive ones first; return their number."""
     n_positive = 0
@@ -153,7 +182,7 @@ def _pack(vectors: FloatArray, factors: FloatArray, number: Any, room: FloatArra
     return n_positive
 
 
-@jit
+@in_place
 def go_back(P: FloatArray, K: FloatArray, state: State) -> None:
     """P⁻¹ = σM + τK⁻¹ after a block; the upper triangles, if they are large."""
     size, sigma, tau = state.counts[SIZE], state.numbers[SIGMA], state.numbers[TAU]

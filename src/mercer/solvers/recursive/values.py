@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mercer._jit import jit
+from mercer._jit import in_place
 from mercer._typing import FloatArray, IntArray
 from mercer.solvers.compiled_blas import Routines, add_product, call_back
 
-__all__ = ["Source", "fill_values", "look_up"]
+__all__ = ["Source", "fill_values", "look_up", "take_factors"]
 
 
 class Source(NamedTuple):
@@ -20,8 +20,8 @@ class Source(NamedTuple):
     ----------
     given : array (n, q + n)
         The values, if there is no profile.
-    left, right : arrays (n, e)
-        The rows as factors: k(x, z) is the profile of l(x)·r(z).
+    left : array (n, e)
+        The rows as factors: k(x, z) is the profile of l(x)·r(z), and r is l with its last two entries exchanged.
     functions : array (room, e)
         Right factors of the functions in use, with room for the rows of two blocks; those of newcomers are filled in.
     profile : int
@@ -34,7 +34,6 @@ class Source(NamedTuple):
 
     given: FloatArray
     left: FloatArray
-    right: FloatArray
     functions: FloatArray
     profile: int
     parameters: FloatArray
@@ -43,10 +42,10 @@ class Source(NamedTuple):
 
 def look_up(values: FloatArray) -> Source:
     """Values that are known."""
-    return Source(values, *(np.empty((0, 1)) for _ in range(3)), 0, np.empty(0), 0)
+    return Source(values, *(np.empty((0, 1)) for _ in range(2)), 0, np.empty(0), 0)
 
 
-@jit
+@in_place
 def fill_values(blas: Routines, source: Source, columns: IntArray, out: FloatArray, spans: Any) -> None:
     """Fill in the values of rows ``start`` to ``stop``: of m functions, then of the rows from ``first`` on.
 
@@ -65,8 +64,7 @@ def fill_values(blas: Routines, source: Source, columns: IntArray, out: FloatArr
     functions, left = source.functions, source.left
     width, stride = left.shape[1], out.shape[1]
     for j in range(n_own):
-        for k in range(width):
-            functions[m + j, k] = source.right[first + j, k]
+        take_factors(source, m + j, first + j)
     options = (n_rows, m + n_own, width, width, width, stride, True, 0.0)
     add_product(blas, left[start:], functions, out, options)
     tile = (out, n_rows, m + n_own, stride, left[start:], functions, width, source.parameters)
@@ -74,3 +72,13 @@ def fill_values(blas: Routines, source: Source, columns: IntArray, out: FloatArr
     for t in range(n_rows):
         for j in range(source.fixed):
             out[t, j] = 1.0
+
+
+@in_place
+def take_factors(source: Source, place: Any, row: Any) -> None:
+    """Fill in the right factors of a function that is a row."""
+    width = source.left.shape[1]
+    for k in range(width - 2):
+        source.functions[place, k] = source.left[row, k]
+    source.functions[place, width - 2] = source.left[row, width - 1]
+    source.functions[place, width - 1] = source.left[row, width - 2]
