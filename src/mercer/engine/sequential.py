@@ -26,7 +26,7 @@ _SMALL = 200
 _LARGE = 200  # functions
 _PIECE = 256  # rows whose kernel values, also among each other, are made together; half of it for small dictionaries
 _FACTORED = 2048  # rows that are learned together, where compiled code computes their kernel values
-_SIDE_BY_SIDE = 100  # functions from which on a second thread is worth it
+_SIDE_BY_SIDE = 160  # functions from which on a second thread is worth it
 
 
 @dataclass(frozen=True)

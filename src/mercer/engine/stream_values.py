@@ -25,24 +25,26 @@ class FactoredRows:
     def __init__(self, kernel: Kernel, points: FloatArray) -> None:
         self._section = kernel.bind(points)
         self._functions: FloatArray = np.empty((0, 0))  # right factors of the dictionary, with room
+        self._room: FloatArray = np.empty(0)  # for left factors: new memory takes longer than they do
 
     def source(self, points: FloatArray, rows: FloatArray, fixed: int, most: int) -> Source | None:
         """What the values of rows follow from, for up to ``most`` functions; None if not all of them have factors.
 
         The dictionary must be the one that the last source has led to; the first ``fixed`` functions are constant.
         """
-        factors = self._section.factors(rows)
+        factors = self._section.factors(rows, self._room)
         if factors is None:
             return None
+        self._room = factors.left.reshape(-1) if factors.left.size > self._room.size else self._room
         room = fixed + most + 2 * MOST_ROWS
-        if len(self._functions) < room:
+        if self._functions.shape[1] < room:
             of_points = self._section.factors(points)
             if of_points is None:
                 return None
             width = factors.left.shape[1]
-            self._functions = np.zeros((room, width))
+            self._functions = np.zeros((width, room))
             order = [*range(width - 2), width - 1, width - 2]
-            self._functions[fixed : fixed + len(points)] = of_points.left[:, order]
+            self._functions[:, fixed : fixed + len(points)] = of_points.left[:, order].T
         return Source(np.empty((0, 0)), factors.left, self._functions, *factors[1:], fixed)
 
 

@@ -30,8 +30,8 @@ class Factors(NamedTuple):
     left : array (n, e)
         l of the rows; r is l with its last two entries exchanged.
     profile : int
-        Address of a callback "fiiiffif" that replaces a tile of products by kernel values: tile, its rows, columns and
-        stride, the factors of its rows and columns, and how many each has, parameters.
+        Address of a callback "fiiififif" that replaces a tile of products by kernel values: tile, its rows, columns and
+        stride; left factors, their number; right factors, one of them per row, and the stride; parameters.
     parameters : array
     """
 
@@ -58,8 +58,11 @@ class Section(ABC):
     def tile(self, rows: FloatArray, out: FloatArray | None = None) -> FloatArray:
         """Kernel values, shape (rows, points), in ``out`` where it is given (C-contiguous, of this dtype)."""
 
-    def factors(self, rows: FloatArray) -> Factors | None:
-        """Rows as factors of kernel values among each other, or None where these need more than a product."""
+    def factors(self, rows: FloatArray, room: FloatArray | None = None) -> Factors | None:
+        """Rows as factors of kernel values among each other, or None where these need more than a product.
+
+        They may be put in the first entries of a flat array of float64 that has room for them.
+        """
         return None
 
 

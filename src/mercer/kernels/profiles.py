@@ -138,14 +138,22 @@ def gaussian(tile: FloatArray, amplitude: Any, lowest: Any) -> None:
 
 def gaussian_callback() -> int:
     """``gaussian`` for compiled code; see ``Factors``. Parameters: amplitude, lowest, limits."""
-    return callback(_gaussian_rows, "fiiiffif")
+    return callback(_gaussian_rows, "fiiififif")
 
 
-def _gaussian_rows(
-    tile: Any, n_rows: Any, n_columns: Any, stride: Any, left: Any, right: Any, width: Any, parameters: Any
+def _gaussian_rows(  # noqa: PLR0917  a callback has no tuples
+    tile: Any,
+    n_rows: Any,
+    n_columns: Any,
+    stride: Any,
+    left: Any,
+    width: Any,
+    right: Any,
+    right_stride: Any,
+    parameters: Any,
 ) -> None:
     table, rows = array_at(tile, (n_rows[0], stride[0])), array_at(left, (n_rows[0], width[0]))
-    points, n_features = array_at(right, (n_columns[0], width[0])), width[0] - 2
+    points, n_features = array_at(right, (width[0], right_stride[0])), width[0] - 2
     amplitude, lowest, far, negligible, rounding = array_at(parameters, 5)
     for i in range(n_rows[0]):
         norm = -rows[i, n_features]
@@ -161,7 +169,7 @@ def _gaussian_rows(
 def _scaled_exponent(rows: FloatArray, i: Any, points: FloatArray, j: Any) -> Any:
     squares = 0.0
     for k in range(rows.shape[1] - 2):
-        difference = rows[i, k] - points[j, k]
+        difference = rows[i, k] - points[k, j]
         squares += difference * difference
     return -0.5 * squares
 

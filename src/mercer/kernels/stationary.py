@@ -212,12 +212,14 @@ class StationarySection(Section):
         self._profile(out)
         return out
 
-    def factors(self, rows: FloatArray) -> Factors | None:
+    def factors(self, rows: FloatArray, room: FloatArray | None = None) -> Factors | None:
         """Rows with their norms folded in; None if exponents would have to be computed from differences."""
         callback = self._callback() if self.dtype == np.float64 and not self._limits[3] > 0 else None
         if callback is None:
             return None
-        left = np.empty((len(rows), self.n_features + 2))
+        size = len(rows) * (self.n_features + 2)
+        room = np.empty(size) if room is None or len(room) < size else room
+        left = room[:size].reshape(len(rows), self.n_features + 2)
         if not profiles.scale_rows(rows, self.shift, self.inverse_scale, left) <= FARTHEST:
             return None
         return Factors(left, callback[0], np.concatenate([callback[1], self._limits[:3]]))

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from mercer._jit import in_place_least, in_place_sum
+from mercer._jit import in_place_least, in_place_sum, wide_vectors
 from mercer._typing import FloatArray
 from mercer.solvers.compiled_blas import Routines, add_product
 from mercer.solvers.recursive.state import (
@@ -39,6 +39,8 @@ from mercer.solvers.recursive.state import (
 )
 
 __all__ = ["fold", "learn_rows"]
+
+_wide: Any = wide_vectors
 
 _OUT_OF_USE = 1e300  # score of slots that cannot be removed
 
@@ -146,6 +148,7 @@ def _add_projections(
     products: FloatArray, values: FloatArray, t: Any, vectors: FloatArray, factors: FloatArray, span: Any
 ) -> None:
     """Add Σ c (v·k) v to a row: four vectors at a time, which stay in the cache between product and sum."""
+    _wide()
     first, last, size = span
     alone = first + (last - first) % 4
     for j in range(first, alone):
@@ -169,6 +172,7 @@ def _add_projections(
 
 @in_place_sum
 def _add_four(target: FloatArray, t: Any, vectors: FloatArray, j: Any, factors: Any, size: Any) -> None:
+    _wide()
     f0, f1, f2, f3 = factors
     for i in range(size):
         target[t, i] += f0 * vectors[j, i] + f1 * vectors[j + 1, i] + f2 * vectors[j + 2, i] + f3 * vectors[j + 3, i]
@@ -177,6 +181,7 @@ def _add_four(target: FloatArray, t: Any, vectors: FloatArray, j: Any, factors: 
 @in_place_sum
 def _add_column(target: FloatArray, t: Any, sums: Any, span: Any) -> None:
     """Add column ``place`` of Σ c vvᵀ to a row; ``span``: number of vectors, place, size."""
+    _wide()
     (vectors, factors), (last, place, size) = sums, span
     alone = last % 4
     for j in range(alone):
@@ -208,6 +213,7 @@ def _combine(
 
     ``scales`` are σ, τ, number, size. Returns the products of k with both, and with the first coefficients.
     """
+    _wide()
     sigma, tau, number, size = scales
     along_u, along_a, along_w = 0.0, 0.0, 0.0
     for i in range(size):
@@ -236,6 +242,7 @@ def _normal_step(
     ``row`` are the place of P⁻¹k in V, the row's place in the block, its slot, Δ, ρ of the first output, the number of
     outputs that count, all targets and its number among them.
     """
+    _wide()
     number, t, here, Delta, first, n_scored, targets, target = row
     share, along = 1.0 / Delta, first / Delta
     for i in range(here):
@@ -265,6 +272,7 @@ def _normal_step(
 @in_place_sum
 def _newcomer(vectors: Any, w: FloatArray, by_output: FloatArray, scratch: FloatArray, sizes: Any) -> None:
     """Fill in v = [-a - (δ/Δ)u, 1], and (w + κv)², summed over outputs that count."""
+    _wide()
     (a, t, V, number, ratio), (n_scored, here) = vectors, sizes
     kappa, first = by_output[1, 0], min(n_scored, 1)
     for i in range(here):
@@ -282,6 +290,7 @@ def _newcomer(vectors: Any, w: FloatArray, by_output: FloatArray, scratch: Float
 @in_place_sum
 def _is_least(scratch: FloatArray, diagonal: FloatArray, used: FloatArray, sizes: Any, worth: Any) -> Any:
     """Whether to remove the newcomer costs least, or as much as anything else: most are, and it takes no division."""
+    _wide()
     (fixed, here), (pivot, gain, tie) = sizes, worth
     share, equal, excess = gain / pivot, 1.0 + tie, 0.0
     for i in range(fixed):
@@ -302,6 +311,7 @@ def _fill_with_zeros(vectors: FloatArray, number: Any, first: Any, last: Any) ->
 @in_place_sum
 def _append(sums: Any, number: Any, scratch: FloatArray, what: Any) -> Any:
     """Append a row of scratch, zeros behind its first entries, and its factor; return how many vectors there are."""
+    _wide()
     (vectors, factors), (row, size, slots, factor) = sums, what
     for i in range(size):
         vectors[number, i] = scratch[row, i]
@@ -318,6 +328,7 @@ def _growing_step(P_sum: Any, K_sum: Any, functions: Any, vectors: Any, totals: 
     which slots are in use; ``vectors`` a and scratch; ``totals`` counts and numbers; ``row`` the row's place in the
     block, its slot, all slots, δ, pivot, and whether the past is forgotten.
     """
+    _wide()
     (w, by_output, P_diagonal, K_diagonal, used), (a, scratch), (counts, numbers) = functions, vectors, totals
     t, here, slots, delta, pivot, forgetful = row
     sigma, tau = numbers[SIGMA], numbers[TAU]
@@ -342,6 +353,7 @@ def _growing_step(P_sum: Any, K_sum: Any, functions: Any, vectors: Any, totals: 
 
 @in_place_sum
 def _add_squares(vector: FloatArray, scratch: FloatArray, row: Any, factor: Any, size: Any) -> None:
+    _wide()
     for i in range(size):
         vector[i] += factor * scratch[row, i] * scratch[row, i]
 
@@ -368,6 +380,7 @@ def _weakest(scratch: FloatArray, diagonal: FloatArray, slots: Any, worth: Any) 
 @in_place_sum
 def _finish_scores(scratch: FloatArray, diagonal: FloatArray, used: FloatArray, factor: Any, here: Any) -> None:
     """Divide by the diagonal of P⁻¹ after the newcomer's arrival."""
+    _wide()
     for i in range(here):
         unused, v = 1.0 - used[i], scratch[0, i]
         scratch[1, i] = scratch[1, i] / (diagonal[i] + factor * v * v + unused) + unused * _OUT_OF_USE
@@ -375,6 +388,7 @@ def _finish_scores(scratch: FloatArray, diagonal: FloatArray, used: FloatArray, 
 
 @in_place_least
 def _least(scratch: FloatArray, size: Any) -> Any:
+    _wide()
     least = _OUT_OF_USE
     for i in range(size):
         least = min(least, scratch[1, i])
@@ -401,6 +415,7 @@ def _pruning_step(
 
     ``what`` are its slot, how many slots are taken, all slots, and whether the past is forgotten; see above for others.
     """
+    _wide()
     (w, _, P_diagonal, K_diagonal, used), (counts, numbers) = functions, totals
     place, size, slots, forgetful = what
     sigma, tau = numbers[SIGMA], numbers[TAU]

@@ -22,11 +22,10 @@ class Source(NamedTuple):
         The values, if there is no profile.
     left : array (n, e)
         The rows as factors: k(x, z) is the profile of l(x)·r(z), and r is l with its last two entries exchanged.
-    functions : array (room, e)
+    functions : array (e, room)
         Right factors of the functions in use, with room for the rows of two blocks; those of newcomers are filled in.
     profile : int
-        Address of a callback: tile, its rows, columns and stride, the factors of its rows and columns, and how many each
-        has, parameters; 0 if there is none.
+        Address of a callback, or 0; see ``fill_values`` for its arguments.
     parameters : array
     fixed : int
         Functions, the first ones, that are constant: 1 on all rows.
@@ -61,14 +60,13 @@ def fill_values(blas: Routines, source: Source, columns: IntArray, out: FloatArr
             for j in range(n_own):
                 out[t, m + j] = given[start + t, own + j]
         return
-    functions, left = source.functions, source.left
-    width, stride = left.shape[1], out.shape[1]
+    functions, left = source.functions, source.left[start:]
+    width, room, stride = left.shape[1], functions.shape[1], out.shape[1]
     for j in range(n_own):
         take_factors(source, m + j, first + j)
-    options = (n_rows, m + n_own, width, width, width, stride, True, 0.0)
-    add_product(blas, left[start:], functions, out, options)
-    tile = (out, n_rows, m + n_own, stride, left[start:], functions, width, source.parameters)
-    call_back(source.profile, tile)
+    add_product(blas, left, functions, out, (n_rows, m + n_own, width, width, room, stride, False, 0.0))
+    tile = (out, n_rows, m + n_own, stride)
+    call_back(source.profile, (*tile, left, width, functions, room, source.parameters))
     for t in range(n_rows):
         for j in range(source.fixed):
             out[t, j] = 1.0
@@ -79,6 +77,6 @@ def take_factors(source: Source, place: Any, row: Any) -> None:
     """Fill in the right factors of a function that is a row."""
     width = source.left.shape[1]
     for k in range(width - 2):
-        source.functions[place, k] = source.left[row, k]
-    source.functions[place, width - 2] = source.left[row, width - 1]
-    source.functions[place, width - 1] = source.left[row, width - 2]
+        source.functions[k, place] = source.left[row, k]
+    source.functions[width - 2, place] = source.left[row, width - 1]
+    source.functions[width - 1, place] = source.left[row, width - 2]
