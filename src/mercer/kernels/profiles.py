@@ -31,7 +31,17 @@ from typing import Any
 
 import numpy as np
 
-from mercer._jit import array_at, bits_to_float, callback, float_to_bits, inlined, jit, jit_sum, overload
+from mercer._jit import (
+    array_at,
+    bits_to_float,
+    callback,
+    float_to_bits,
+    inlined,
+    jit,
+    jit_sum,
+    overload,
+    wide_vectors,
+)
 from mercer._typing import FloatArray, IntArray
 
 __all__ = [
@@ -51,6 +61,8 @@ __all__ = [
     "wendland",
     "wendland_over_distance",
 ]
+
+_wide: Any = wide_vectors
 
 CUTOFF = {np.dtype(np.float64): 1e-150, np.dtype(np.float32): 1e-18}
 
@@ -152,6 +164,7 @@ def _gaussian_rows(  # noqa: PLR0917  a callback has no tuples
     right_stride: Any,
     parameters: Any,
 ) -> None:
+    _wide()
     table, rows = array_at(tile, (n_rows[0], stride[0])), array_at(left, (n_rows[0], width[0]))
     points, n_features = array_at(right, (width[0], right_stride[0])), width[0] - 2
     amplitude, lowest, far, negligible, rounding = array_at(parameters, 5)

@@ -85,24 +85,26 @@ def learn_rows(blas: Routines, state: State, before: Matrices, limits: Limits, d
             continue
         for o in range(len(state.w)):
             state.by_output[1, o] = state.by_output[0, o] / (noise * Delta + delta)
-        vectors = (state.a, t, state.V, counts[N_V] - 1, delta / Delta)
-        _newcomer(vectors, state.w, state.by_output, state.scratch, (counts[SCORED], here))
+        vectors, sizes = (state.a, t, state.V, counts[N_V] - 1, delta / Delta), (counts[SCORED], limits.fixed, here)
         is_full = counts[SIZE] >= limits.max_basis
+        worth = (pivot, gain, limits.tie)
+        functions = (state.w, state.by_output, state.P_diagonal, state.used)
+        if is_full and _is_least(vectors, functions, state.scratch, sizes, worth):
+            continue
+        _newcomer(vectors, functions, state.scratch, sizes)
         if is_full:
-            worth = (pivot, gain, limits.tie)
-            if _is_least(state.scratch, state.P_diagonal, state.used, (limits.fixed, here), worth):
-                continue
             place = _weakest(state.scratch, state.P_diagonal, (state.used, state.births, limits.fixed, here), worth)
             if place == here:
                 continue
         P_sum, K_sum = (state.V, state.c), (state.G, state.d)
-        functions = (state.w, state.by_output, state.P_diagonal, state.K_diagonal, state.used)
         about_it = (t, here, slots, delta, pivot, limits.forgetting < 1.0)
-        _growing_step(P_sum, K_sum, functions, (state.a, state.scratch), (counts, numbers), about_it)
+        _growing_step(P_sum, K_sum, functions, (state.a, state.scratch, state.K_diagonal), (counts, numbers), about_it)
         numbers[COST] -= gain
         if is_full:
             about_it_too = (place, here + 1, slots, limits.forgetting < 1.0)
-            _pruning_step(before, P_sum, K_sum, functions, state.scratch, (counts, numbers), about_it_too)
+            _pruning_step(
+                before, P_sum, K_sum, functions, (state.scratch, state.K_diagonal), (counts, numbers), about_it_too
+            )
             state.homes[here] = state.homes[place]
         else:
             state.homes[here] = counts[SIZE]
@@ -270,10 +272,10 @@ def _normal_step(
 
 
 @in_place_sum
-def _newcomer(vectors: Any, w: FloatArray, by_output: FloatArray, scratch: FloatArray, sizes: Any) -> None:
+def _newcomer(vectors: Any, functions: Any, scratch: FloatArray, sizes: Any) -> None:
     """Fill in v = [-a - (δ/Δ)u, 1], and (w + κv)², summed over outputs that count."""
     _wide()
-    (a, t, V, number, ratio), (n_scored, here) = vectors, sizes
+    (a, t, V, number, ratio), (w, by_output, _, _), (n_scored, fixed, here) = vectors, functions, sizes
     kappa, first = by_output[1, 0], min(n_scored, 1)
     for i in range(here):
         v = -a[t, i] - ratio * V[number, i]
@@ -285,16 +287,25 @@ def _newcomer(vectors: Any, w: FloatArray, by_output: FloatArray, scratch: Float
         for i in range(here):
             total = w[o, i] + kappa * scratch[0, i]
             scratch[1, i] += total * total
+    for i in range(fixed):
+        scratch[1, i] = _OUT_OF_USE
 
 
 @in_place_sum
-def _is_least(scratch: FloatArray, diagonal: FloatArray, used: FloatArray, sizes: Any, worth: Any) -> Any:
+def _is_least(vectors: Any, functions: Any, scratch: FloatArray, sizes: Any, worth: Any) -> Any:
     """Whether to remove the newcomer costs least, or as much as anything else: most are, and it takes no division."""
     _wide()
-    (fixed, here), (pivot, gain, tie) = sizes, worth
+    (w, by_output, diagonal, used), (n_scored, fixed, here), (pivot, gain, tie) = functions, sizes, worth
     share, equal, excess = gain / pivot, 1.0 + tie, 0.0
-    for i in range(fixed):
-        scratch[1, i] = _OUT_OF_USE
+    if n_scored == 1 and fixed == 0:  # nothing has to be kept
+        (a, t, V, number, ratio), kappa = vectors, by_output[1, 0]
+        for i in range(here):
+            v = -a[t, i] - ratio * V[number, i]
+            total = w[0, i] + kappa * v
+            above = used[i] * (gain * diagonal[i] + share * v * v - equal * total * total)
+            excess += above if above > 0.0 else 0.0
+        return excess == 0.0
+    _newcomer(vectors, functions, scratch, sizes)
     for i in range(here):
         v = scratch[0, i]
         above = used[i] * (gain * diagonal[i] + share * v * v - equal * scratch[1, i])
@@ -324,12 +335,12 @@ def _append(sums: Any, number: Any, scratch: FloatArray, what: Any) -> Any:
 def _growing_step(P_sum: Any, K_sum: Any, functions: Any, vectors: Any, totals: Any, row: Any) -> None:
     """Have v, row 0 of scratch, join.
 
-    ``P_sum`` and ``K_sum`` are vectors and factors of both sums; ``functions`` coefficients, ρ and κ, the diagonals and
-    which slots are in use; ``vectors`` a and scratch; ``totals`` counts and numbers; ``row`` the row's place in the
-    block, its slot, all slots, δ, pivot, and whether the past is forgotten.
+    ``P_sum`` and ``K_sum`` are vectors and factors of both sums; ``functions`` coefficients, ρ and κ, the diagonal of
+    P⁻¹, and which slots are in use; ``vectors`` a, scratch and the diagonal of K⁻¹; ``totals`` counts and numbers;
+    ``row`` the row's place in the block, its slot, all slots, δ, pivot, and whether the past is forgotten.
     """
     _wide()
-    (w, by_output, P_diagonal, K_diagonal, used), (a, scratch), (counts, numbers) = functions, vectors, totals
+    (w, by_output, P_diagonal, used), (a, scratch, K_diagonal), (counts, numbers) = functions, vectors, totals
     t, here, slots, delta, pivot, forgetful = row
     sigma, tau = numbers[SIGMA], numbers[TAU]
     counts[N_V] = _append(P_sum, counts[N_V], scratch, (0, here + 1, slots, 1.0 / (pivot * sigma)))
@@ -409,14 +420,14 @@ def _copy_row(scratch: FloatArray, row: Any, matrix: FloatArray, place: Any, siz
 
 @in_place_sum
 def _pruning_step(
-    before: Matrices, P_sum: Any, K_sum: Any, functions: Any, scratch: FloatArray, totals: Any, what: Any
+    before: Matrices, P_sum: Any, K_sum: Any, functions: Any, vectors: Any, totals: Any, what: Any
 ) -> None:
     """Remove a function: h, row 2 of scratch, is its row of P⁻¹, and g, row 3, its row of K⁻¹.
 
     ``what`` are its slot, how many slots are taken, all slots, and whether the past is forgotten; see above for others.
     """
     _wide()
-    (w, _, P_diagonal, K_diagonal, used), (counts, numbers) = functions, totals
+    (w, _, P_diagonal, used), (scratch, K_diagonal), (counts, numbers) = functions, vectors, totals
     place, size, slots, forgetful = what
     sigma, tau = numbers[SIGMA], numbers[TAU]
     _copy_row(scratch, 2, before.P, place, (counts[BEFORE], size))
