@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 # In a callback: the array of a shape at an address.
-array_at: Any = numba.carray
+array_at: Any = numba.carray  # type: ignore[attr-defined]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -131,7 +131,8 @@ def callback(function: Callable[..., None], kinds: str) -> int:
 
     They are addresses: of numbers "f" (float64), or of one integer "i" (32 bits).
     """
-    pointers = [types.CPointer(types.float64 if kind == "f" else types.int32) for kind in kinds]
+    pointer: Any = types.CPointer
+    pointers = [pointer(types.float64 if kind == "f" else types.int32) for kind in kinds]
     compile_it = partial(numba.cfunc, types.void(*pointers), error_model="numpy", fastmath={"contract"})
     try:
         compiled: Any = compile_it(cache=True)(function)

@@ -13,9 +13,9 @@ from scipy.linalg import solve_triangular
 from mercer._typing import FloatArray, IntArray
 from mercer.engine.executors.threads import blas_threads, pair
 from mercer.engine.rows import Rows
+from mercer.engine.stream_values import FactoredRows, TabulatedRows
 from mercer.engine.tiles import tile_rows
 from mercer.exceptions import NotPositiveDefiniteError
-from mercer.engine.stream_values import FactoredRows, TabulatedRows
 from mercer.kernels import Kernel
 from mercer.solvers.recursive import BlockRecursion, Rules, Source, Together, inverse
 

@@ -166,7 +166,7 @@ class BlockRecursion:
         if n_rows:
             self._open(n_rows)
         while done < n_rows:
-            done += self._learn_some((data, done), source, before, together)
+            done += self._learn_some(source, (data, done, before), together)
             if not self._state.numbers[DRIFT] <= SPOILT:
                 self._refresh(int(self._state.counts[SIZE]))
                 self._state.numbers[DRIFT] = 0.0
@@ -174,21 +174,16 @@ class BlockRecursion:
             self._close(n_rows)
         return np.where(self.births >= before, self.births - before, -1), data.residuals
 
-    def _learn_some(self, rows: tuple[Data, int], source: Source, first: int, together: Together | None) -> int:
+    def _learn_some(self, source: Source, rows: tuple[Data, int, int], together: Together | None) -> int:
         """Learn rows until K⁻¹ is spoilt; return how many."""
-        common: tuple[Any, ...] = (self._matrices, self._limits(), rows, source)
+        blas, limits = routines(), self._limits()
         if together is None:
-            return int(learn_blocks(routines(), self._state, *common, first))
+            return int(learn_blocks(blas, self._state, self._matrices, limits, source, rows))
         state, shared, done = self._state, shared_counts(), [0]
         states = (state, State.empty(len(state.values), state.values.shape[1], len(state.w)))
-
-        def in_front() -> None:
-            done.append(lead(routines(), states, *common, (first, shared)))
-
-        together(
-            partial(_or_quit, shared, in_front),
-            partial(_or_quit, shared, partial(follow, routines(), states, *common, (first, shared))),
-        )
+        common = (blas, states, self._matrices, limits, source, (*rows, shared))
+        first, second = partial(_or_quit, shared, lead), partial(_or_quit, shared, follow)
+        together(lambda: done.append(first(*common)), partial(second, *common))
         self._state = states[-(-done[-1] // len(state.values)) % 2]
         return done[-1]
 
@@ -316,10 +311,10 @@ class BlockRecursion:
             setattr(self, name, value)
 
 
-def _or_quit(shared: Any, work: Callable[[], object]) -> None:
+def _or_quit(shared: Any, work: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function that works with another thread, which is not left waiting if it fails."""
     try:
-        work()
+        return work(*arguments)
     except BaseException:
         quit_waiting(shared)
         raise

@@ -29,12 +29,11 @@ from mercer.solvers.recursive.state import (
     SIGMA,
     SIZE,
     TAU,
-    Data,
     Limits,
     Matrices,
     State,
 )
-from mercer.solvers.recursive.steps import fold, learn_rows
+from mercer.solvers.recursive.steps import learn_rows
 from mercer.solvers.recursive.updates import (
     apply,
     error_of_inverse,
@@ -45,6 +44,7 @@ from mercer.solvers.recursive.updates import (
     take_diagonal,
 )
 from mercer.solvers.recursive.values import Source, fill_values, take_factors
+from mercer.solvers.recursive.vectors import fold
 
 __all__ = ["SPOILT", "follow", "lead", "learn_blocks", "quit_waiting", "shared_counts"]
 
@@ -62,9 +62,9 @@ _store: Any = store_shared
 @cache
 def _let_others_run() -> int:
     """Address of the system's function for that."""
-    library: Any = ctypes.windll.kernel32 if sys.platform == "win32" else ctypes.CDLL(None)
-    function = library.SwitchToThread if sys.platform == "win32" else library.sched_yield
-    return ctypes.cast(function, ctypes.c_void_p).value or 0
+    on_windows = sys.platform == "win32"
+    library = ctypes.CDLL("kernel32" if on_windows else None)
+    return ctypes.cast(library.SwitchToThread if on_windows else library.sched_yield, ctypes.c_void_p).value or 0
 
 
 def shared_counts() -> tuple[IntArray, int]:
@@ -78,14 +78,12 @@ def quit_waiting(shared: tuple[IntArray, int]) -> None:
 
 
 @in_place
-def learn_blocks(
-    blas: Routines, state: State, matrices: Matrices, limits: Limits, rows: Any, source: Source, first: Any
-) -> Any:
+def learn_blocks(blas: Routines, state: State, matrices: Matrices, limits: Limits, source: Source, rows: Any) -> Any:
     """Learn rows, in blocks, until K⁻¹ is spoilt; return how many.
 
-    ``rows`` are data and where to begin in them; ``first`` is the number of the first row of the data.
+    ``rows`` are data, where to begin in them, and the number of their first row.
     """
-    (data, start), done = rows, rows[1]
+    (data, start, first), done = rows, rows[1]
     while done < len(data.prior):
         m, stop = state.counts[SIZE], min(done + len(state.values), len(data.prior))
         fill_values(blas, source, state.columns, state.values, (m, done, done, stop))
@@ -110,12 +108,12 @@ def learn_blocks(
 
 
 @in_place
-def lead(blas: Routines, states: Any, matrices: Matrices, limits: Limits, rows: Any, source: Source, rest: Any) -> Any:
+def lead(blas: Routines, states: Any, matrices: Matrices, limits: Limits, source: Source, rows: Any) -> Any:
     """As ``learn_blocks``, together with a thread that follows; two states take turns.
 
-    ``rest`` are the number of the first row of the data, and what is shared.
+    ``rows`` are as there, and what is shared.
     """
-    (state, ahead), (data, start), (first, shared) = states, rows, rest
+    (state, ahead), (data, start, first, shared) = states, rows
     n_rows, done, posts = len(data.prior), rows[1], 0
     stop = min(done + len(state.values), n_rows)
     m = state.counts[SIZE]
@@ -164,11 +162,9 @@ def lead(blas: Routines, states: Any, matrices: Matrices, limits: Limits, rows: 
 
 
 @in_place
-def follow(
-    blas: Routines, states: Any, matrices: Matrices, limits: Limits, rows: Any, source: Source, rest: Any
-) -> None:
+def follow(blas: Routines, states: Any, matrices: Matrices, limits: Limits, source: Source, rows: Any) -> None:
     """What ``lead`` waits for."""
-    (state, ahead), (data, done), (first, shared) = states, rows, rest
+    (state, ahead), (data, done, first, shared) = states, rows
     n_rows, posts, expected = len(data.prior), 0, 1
     stop = min(done + len(state.values), n_rows)
     if not _arrives(shared, _LEADER, expected):

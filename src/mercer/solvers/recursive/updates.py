@@ -46,7 +46,7 @@ def moved(numbers: IntArray, size: Any, out: IntArray) -> Any:
 @in_place
 def multiply(blas: Routines, matrix: FloatArray, values: FloatArray, products: FloatArray, sizes: Any) -> None:
     """Fill in the products of the rows of a block with an inverse; ``sizes``: m, their number, zeros behind them."""
-    (m, n_rows, n_zeros), slots, stride = sizes, values.shape[1], matrix.shape[1]
+    (m, n_rows, _), slots, stride = sizes, values.shape[1], matrix.shape[1]
     if m <= FULL:
         add_product(blas, values, matrix, products, (n_rows, m, m, slots, stride, slots, False, 0.0))
     else:
@@ -59,7 +59,7 @@ def multiply_half(
     blas: Routines, matrix: FloatArray, values: FloatArray, products: FloatArray, sizes: Any, second: Any
 ) -> None:
     """Fill in one half of the columns of the products, for two threads; all of them in the first one, if few."""
-    (m, n_rows, n_zeros), slots, stride, half = sizes, values.shape[1], matrix.shape[1], sizes[0] // 16 * 8
+    (m, n_rows, _), slots, stride, half = sizes, values.shape[1], matrix.shape[1], sizes[0] // 16 * 8
     corner, rest = matrix[:, half:], m - half
     if m <= FULL:
         if not second:

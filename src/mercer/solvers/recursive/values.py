@@ -41,7 +41,7 @@ class Source(NamedTuple):
 
 def look_up(values: FloatArray) -> Source:
     """Values that are known."""
-    return Source(values, *(np.empty((0, 1)) for _ in range(2)), 0, np.empty(0), 0)
+    return Source(values, np.empty((0, 1)), np.empty((1, 0)), 0, np.empty(0), 0)
 
 
 @in_place
