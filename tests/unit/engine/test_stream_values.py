@@ -1,0 +1,132 @@
+"""Kernel values that compiled code computes for a stream are those of the kernel."""
+
+import numpy as np
+import pytest
+
+from mercer.datasets import make_waves
+from mercer.engine.sequential import SequentialLearner
+from mercer.engine.stream_values import FactoredRows, TabulatedRows
+from mercer.exceptions import NotPositiveDefiniteError
+from mercer.kernels import Gaussian, Linear, Matern
+from mercer.kernels.stationary import StationarySection
+from mercer.solvers.compiled_blas import routines
+from mercer.solvers.recursive import Rules, blocks
+from mercer.solvers.recursive.values import fill_values, look_up
+
+RULES = Rules(1e-2, 200, 1e-2, 1e-6)
+
+
+def filled(source, n_points, first, start, stop):
+    out = np.full((stop - start, n_points + stop - first + 3), np.nan)
+    fill_values(routines(), source, np.arange(n_points), out, (n_points, first, start, stop))
+    assert np.all(np.isnan(out[:, -3:]))
+    return out[:, :-3]
+
+
+def learned(X, y, kernel, n_jobs=1, rules=RULES, sizes=None):
+    learner = SequentialLearner(kernel, rules, X.shape[1], 1, n_jobs=n_jobs)
+    for span in np.array_split(np.arange(len(X)), sizes or 1):
+        learner.learn(X[span], y[span, np.newaxis])
+    return learner
+
+
+def assert_same(first, second):
+    np.testing.assert_array_equal(first.recursion.births, second.recursion.births)
+    np.testing.assert_array_equal(first.points, second.points)
+    w = first.recursion.coefficients
+    np.testing.assert_allclose(second.recursion.coefficients, w, rtol=0, atol=1e-9 * np.max(np.abs(w)))
+
+
+@pytest.mark.parametrize("fixed", [0, 1])
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 10.0, 30.0])
+def test_factors_give_the_kernel(fixed, scale):
+    """Rows far from the centre, too: their exponents are computed from differences."""
+    rng = np.random.default_rng(0)
+    points, rows = rng.normal(size=(30, 3)), rng.normal(size=(40, 3))
+    rows[::4] *= scale
+    rows[1::4] = rows[::4] + 0.3 * rng.normal(size=(10, 3))
+    kernel = Gaussian([1.5, 2.0, 0.7], 1.7)
+    source = FactoredRows(kernel, points).source(points, rows, fixed, len(points))
+    assert source is not None
+    values = filled(source, fixed + len(points), 3, 10, 40)
+    np.testing.assert_array_equal(values[:, :fixed], 1.0)
+    expected = kernel(rows[10:], np.vstack([points, rows[3:]]))
+    np.testing.assert_allclose(values[:, fixed:], expected, rtol=1e-11, atol=1e-300)
+
+
+def test_values_that_are_known_are_looked_up():
+    table = np.random.default_rng(0).normal(size=(20, 50))
+    np.testing.assert_array_equal(filled(look_up(table), 30, 5, 8, 20), table[8:, np.r_[:30, 35:50]])
+
+
+def test_rows_too_far_have_no_factors():
+    points = np.zeros((4, 2))
+    values = FactoredRows(Gaussian(1.0), points)
+    assert values.source(points, np.full((2, 2), 200.0), 0, 10) is None
+    assert values.source(points, np.full((2, 2), np.inf), 0, 10) is None
+    assert FactoredRows(Matern(1.0), points).source(points, points, 0, 10) is None
+    assert FactoredRows(Linear(), points).source(points, points, 0, 10) is None
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_tables_decide_as_factors_do(n_jobs, intercept, monkeypatch):
+    X, y = make_waves(1500, n_features=4, noise=0.1, random_state=0)
+    rules = Rules(1e-2, 180, 1e-2, 1e-6, intercept=intercept)
+    factored = learned(X, y, Gaussian(1.0), n_jobs, rules)
+    assert isinstance(factored._values, FactoredRows)
+    assert factored.recursion.n_pruned > 100
+    monkeypatch.setattr(StationarySection, "factors", lambda *_: None)
+    tabulated = learned(X, y, Gaussian(1.0), n_jobs, rules)
+    assert isinstance(tabulated._values, TabulatedRows)
+    assert_same(factored, tabulated)
+
+
+@pytest.mark.parametrize("distance", [20.0, 2000.0, 1e7])
+def test_a_stream_may_go_far_away(distance):
+    """Where factors are no longer exact, tables are made, from then on."""
+    X, y = make_waves(900, n_features=3, noise=0.1, random_state=0)
+    X[300:] += distance * (np.arange(600) // 300)[:, np.newaxis]
+    together, pieces = learned(X, y, Gaussian(0.8)), learned(X, y, Gaussian(0.8), sizes=7)
+    assert_same(together, pieces)
+    gram = Gaussian(0.8)(together.points)
+    np.testing.assert_allclose(together.recursion.gram, gram, rtol=0, atol=1e-8 if distance == 1e7 else 1e-11)
+
+
+@pytest.mark.parametrize("kernel", [Matern(1.0), Gaussian(1.0) + 0.1 * Linear()])
+def test_two_threads_decide_as_one_does_on_tables(kernel):
+    X, y = make_waves(1200, n_features=4, noise=0.1, random_state=2)
+    assert_same(learned(X, y, kernel, 1), learned(X, y, kernel, 2))
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_a_spoilt_inverse_is_computed_anew_in_the_midst_of_rows(n_jobs):
+    X, y = make_waves(2400, n_features=4, noise=0.1, random_state=0)
+    learner = learned(X[:800], y[:800], Gaussian(1.0), n_jobs)
+    assert len(learner.points) == 200
+    noise = 1e-5 * np.random.default_rng(0).normal(size=(200, 200))
+    learner.recursion.K_inverse[:] += noise + noise.T
+    learner.learn(X[800:], y[800:, np.newaxis])
+    recursion = learner.recursion
+    assert recursion.n_refreshed > 0
+    assert recursion.n_seen == 2400
+    np.testing.assert_allclose(recursion.K_inverse @ Gaussian(1.0)(learner.points), np.eye(200), rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", ["lead", "follow"])
+def test_a_thread_that_fails_leaves_the_other_one_free(name, monkeypatch):
+    X, y = make_waves(1200, n_features=4, noise=0.1, random_state=0)
+    learner = learned(X[:800], y[:800], Gaussian(1.0), 2)
+
+    def fails(*_):
+        raise KeyError(name)
+
+    monkeypatch.setattr(blocks, name, fails)
+    with pytest.raises(KeyError, match=name):
+        learner.learn(X[800:], y[800:, np.newaxis])
+
+
+def test_an_overflowing_kernel_is_refused():
+    rows = np.full((3, 2), 1e200)
+    with pytest.raises((ValueError, NotPositiveDefiniteError), match="overflow"):
+        learned(rows, np.ones(3), Linear())
