@@ -78,7 +78,7 @@ costs more here than printed. A second pass over the rows solves for the coeffic
 
 ## Fig. 1: what it costs
 
-CPU seconds of all cores and seconds on the clock to train, medians; megabytes beyond the rows.
+CPU seconds of all cores and seconds on the clock to train on the first split; megabytes beyond the rows.
 
 ```text
 {costs}
