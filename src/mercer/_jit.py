@@ -6,7 +6,8 @@ kept on disk where a cache directory can be written.
 
 import hashlib
 from collections.abc import Callable
-from functools import cache, partial
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -14,6 +15,7 @@ import numba
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.core.ccallback import CFunc
 from numba.extending import intrinsic, overload
 
 __all__ = [
@@ -133,11 +135,11 @@ def callback(function: Callable[..., None], kinds: str) -> int:
     """
     pointer: Any = types.CPointer
     pointers = [pointer(types.float64 if kind == "f" else types.int32) for kind in kinds]
-    compile_it = partial(numba.cfunc, types.void(*pointers), error_model="numpy", fastmath={"contract"})
-    try:
-        compiled: Any = compile_it(cache=True)(function)
-    except RuntimeError:  # as above
-        compiled = compile_it()(function)
+    compiled: Any = CFunc(function, (tuple(pointers), types.void), {}, {"error_model": "numpy", "fastmath": _PLAIN})
+    with suppress(RuntimeError):  # no directory for the cache can be written
+        compiled.enable_caching()
+        _stamp(compiled, Path(function.__code__.co_filename))
+    compiled.compile()
     _KEPT.append(compiled)
     return int(compiled.address)
 

@@ -22,7 +22,7 @@ from mercer.solvers.recursive import BlockRecursion, Rules, Source, Together, in
 __all__ = ["SequentialLearner"]
 
 _LARGEST = 1e153  # of targets and kernel values: squares must be numbers
-_SMALL = 200
+_SMALL = 200  # kernel values
 _LARGE = 200  # functions
 _PIECE = 256  # rows whose kernel values, also among each other, are made together; half of it for small dictionaries
 _FACTORED = 2048  # rows that are learned together, where compiled code computes their kernel values
@@ -99,13 +99,12 @@ class SequentialLearner:
     def _pieces(self, rows: FloatArray, start: int) -> Iterator[tuple[slice, _Piece]]:
         """Rows with their kernel values, some at a time."""
         while start < len(rows):
-            full = len(self.points) >= self.recursion.rules.max_basis
-            some = rows[start : start + (_FACTORED if full else _PIECE)]
-            prior = self._prior(some)
-            piece = self._factored(some, prior)
+            piece = None
+            if not isinstance(self._values, TabulatedRows):
+                full = len(self.points) >= self.recursion.rules.max_basis
+                piece = self._factored(rows[start : start + (_FACTORED if full else _PIECE)])
             if piece is None:
-                n_rows = _PIECE if len(self.points) >= _LARGE else _PIECE // 2
-                piece = self._tabulated(some[:n_rows], prior[:n_rows])
+                piece = self._tabulated(rows[start : start + (_PIECE if len(self.points) >= _LARGE else _PIECE // 2)])
             yield slice(start, start + len(piece.rows)), piece
             start += len(piece.rows)
 
@@ -227,21 +226,19 @@ class SequentialLearner:
         long = n_rows >= _SIDE_BY_SIDE and self.recursion.rules.max_basis >= _SIDE_BY_SIDE
         return pair() if long and self.n_jobs > 1 else nullcontext(None)
 
-    def _factored(self, rows: FloatArray, prior: FloatArray) -> _Piece | None:
+    def _factored(self, rows: FloatArray) -> _Piece | None:
         """Rows whose kernel values compiled code computes, if it can."""
-        if isinstance(self._values, TabulatedRows):
-            return None
-        if self._values is None:
-            self._values = FactoredRows(self.kernel, self.points if len(self.points) else rows)
-        m, rules = len(self.points), self.recursion.rules
-        most = max(m, min(rules.max_basis, m + len(rows)))
-        source = self._values.source(self.points, rows, int(rules.intercept), most)
-        return None if source is None else _Piece(rows, source, prior)
+        m, rules, values = len(self.points), self.recursion.rules, self._values
+        if not isinstance(values, FactoredRows):
+            values = self._values = FactoredRows(self.kernel)
+        most = max(m, min(rules.max_basis, max(m + len(rows), 2 * m)))
+        source = values.source(self.points, rows, int(rules.intercept), most)
+        return None if source is None else _Piece(rows, source, self._prior(rows))
 
-    def _tabulated(self, rows: FloatArray, prior: FloatArray) -> _Piece:
+    def _tabulated(self, rows: FloatArray) -> _Piece:
         if not isinstance(self._values, TabulatedRows):
             self._values = TabulatedRows(self.kernel)
-        values = self._values.table(self.points, rows)
+        prior, values = self._prior(rows), self._values.table(self.points, rows)
         if self.recursion.rules.intercept:
             values = np.column_stack([np.ones(len(rows)), values])
         return _Piece(rows, values, prior)

@@ -13,17 +13,11 @@ __all__ = ["FactoredRows", "TabulatedRows"]
 
 
 class FactoredRows:
-    """Rows as factors, from which compiled code computes kernel values; of kernels that have such.
+    """Rows as factors, from which compiled code computes kernel values; of kernels that have such."""
 
-    Parameters
-    ----------
-    kernel : Kernel
-    points : array (m, d)
-        The dictionary, or rows where it is empty.
-    """
-
-    def __init__(self, kernel: Kernel, points: FloatArray) -> None:
-        self._section = kernel.bind(points)
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._section: Section | None = None
         self._functions: FloatArray = np.empty((0, 0))  # right factors of the dictionary, with room
         self._room: FloatArray = np.empty(0)  # for left factors: new memory takes longer than they do
 
@@ -32,19 +26,18 @@ class FactoredRows:
 
         The dictionary must be the one that the last source has led to; the first ``fixed`` functions are constant.
         """
-        factors = self._section.factors(rows, self._room)
-        if factors is None:
-            return None
-        self._room = factors.left.reshape(-1) if factors.left.size > self._room.size else self._room
         room = fixed + most + 2 * MOST_ROWS
-        if self._functions.shape[1] < room:
-            of_points = self._section.factors(points)
-            if of_points is None:
+        factors = None if self._section is None else self._section.factors(rows, self._room)
+        if factors is None or self._functions.shape[1] < room:
+            self._section = self._kernel.bind(np.concatenate([points, rows]))  # with their centre
+            factors, of_points = self._section.factors(rows, self._room), self._section.factors(points)
+            if factors is None or of_points is None:
                 return None
             width = factors.left.shape[1]
             self._functions = np.zeros((width, room))
             order = [*range(width - 2), width - 1, width - 2]
             self._functions[:, fixed : fixed + len(points)] = of_points.left[:, order].T
+        self._room = factors.left.reshape(-1) if factors.left.size > self._room.size else self._room
         return Source(np.empty((0, 0)), factors.left, self._functions, *factors[1:], fixed)
 
 

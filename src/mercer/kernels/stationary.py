@@ -83,7 +83,7 @@ class Stationary(Kernel):
             )
             raise ValueError(msg)  # noqa: TRY004  as for other values of this parameter
         kernel = self.for_dimension(np.shape(points)[1])
-        return StationarySection(kernel, points, dtype=dtype, profile=kernel.profile(dtype))
+        return StationarySection(kernel, points, dtype=dtype, profile=kernel.profile(dtype), callback=kernel.callback)
 
     def rebind(self, section: Section, points: FloatArray, changed: slice | IntArray) -> Section:
         """Change some points of a section in place; its centre stays."""
@@ -154,10 +154,18 @@ class Stationary(Kernel):
 class StationarySection(Section):
     """Scaled and shifted points, with their norms folded in."""
 
-    def __init__(self, kernel: Stationary, points: FloatArray, *, dtype: np.dtype[Any], profile: Profile) -> None:
+    def __init__(
+        self,
+        kernel: Stationary,
+        points: FloatArray,
+        *,
+        dtype: np.dtype[Any],
+        profile: Profile,
+        callback: Callable[[], tuple[int, FloatArray] | None] = lambda: None,
+    ) -> None:
         points = np.asarray(points, dtype=np.float64)
         self.n_points, self.n_features = points.shape
-        self.dtype, self._profile, self._callback = dtype, profile, kernel.callback
+        self.dtype, self._profile, self._callback = dtype, profile, callback
         self._given = np.array(points)  # a copy: the caller's points may change
         # The shift in the tile's own dtype, so that rows and points are moved by exactly the same amount; the median,
         # because an outlier among the points must not move the others.
@@ -306,8 +314,10 @@ class Gaussian(Stationary):
         amplitude, lowest = dtype.type(self.amplitude), lowest_logarithm(dtype, self.amplitude)
         return lambda tile: profiles.gaussian(tile, amplitude, lowest)
 
-    def callback(self) -> tuple[int, FloatArray]:
-        """A exp(E)."""
+    def callback(self) -> tuple[int, FloatArray] | None:
+        """A exp(E); a subclass with a profile of its own has none."""
+        if type(self).profile is not Gaussian.profile:
+            return None
         lowest = lowest_logarithm(np.dtype(np.float64), self.amplitude)
         return profiles.gaussian_callback(), np.array([self.amplitude, lowest])
 

@@ -1,5 +1,8 @@
 """Kernel values that compiled code computes for a stream are those of the kernel."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -46,7 +49,7 @@ def test_factors_give_the_kernel(fixed, scale):
     rows[::4] *= scale
     rows[1::4] = rows[::4] + 0.3 * rng.normal(size=(10, 3))
     kernel = Gaussian([1.5, 2.0, 0.7], 1.7)
-    source = FactoredRows(kernel, points).source(points, rows, fixed, len(points))
+    source = FactoredRows(kernel).source(points, rows, fixed, len(points))
     assert source is not None
     values = filled(source, fixed + len(points), 3, 10, 40)
     np.testing.assert_array_equal(values[:, :fixed], 1.0)
@@ -61,11 +64,12 @@ def test_values_that_are_known_are_looked_up():
 
 def test_rows_too_far_have_no_factors():
     points = np.zeros((4, 2))
-    values = FactoredRows(Gaussian(1.0), points)
+    values = FactoredRows(Gaussian(1.0))
     assert values.source(points, np.full((2, 2), 200.0), 0, 10) is None
+    assert values.source(points[:0], np.full((2, 2), 200.0), 0, 10) is not None, "rows far from zero have a centre"
     assert values.source(points, np.full((2, 2), np.inf), 0, 10) is None
-    assert FactoredRows(Matern(1.0), points).source(points, points, 0, 10) is None
-    assert FactoredRows(Linear(), points).source(points, points, 0, 10) is None
+    assert FactoredRows(Matern(1.0)).source(points, points, 0, 10) is None
+    assert FactoredRows(Linear()).source(points, points, 0, 10) is None
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
@@ -113,6 +117,45 @@ def test_a_spoilt_inverse_is_computed_anew_in_the_midst_of_rows(n_jobs):
     np.testing.assert_allclose(recursion.K_inverse @ Gaussian(1.0)(learner.points), np.eye(200), rtol=0, atol=1e-7)
 
 
+class Wavy(Gaussian):
+    """A kernel with a profile of its own."""
+
+    def profile(self, dtype):
+        smooth = super().profile(dtype)
+
+        def fill(tile):
+            smooth(tile)
+            tile *= tile
+
+        return fill
+
+
+def test_a_subclass_with_another_profile_has_no_factors():
+    X, y = make_waves(300, n_features=2, random_state=0)
+    assert Wavy(1.0).bind(X).factors(X) is None
+    assert_same(learned(X, y, Wavy(1.0)), learned(X, y, Gaussian(np.sqrt(0.5))))
+
+
+def test_tables_compute_the_prior_once():
+    X, y = make_waves(1000, n_features=2, random_state=0)
+    counted = []
+
+    class Counting(Matern):
+        def diagonal(self, rows):
+            counted.append(len(rows))
+            return super().diagonal(rows)
+
+    learned(X, y, Counting(1.0))
+    assert sum(counted) <= 1000 + 256
+
+
+def test_a_far_first_row_does_not_stay_the_centre():
+    X, y = make_waves(400, n_features=2, random_state=0)
+    X[0] += 50.0
+    learner = learned(X, y, Gaussian(0.5), sizes=400)
+    assert np.max(np.abs(learner._values._section.shift)) < 10.0
+
+
 @pytest.mark.parametrize("name", ["lead", "follow"])
 def test_a_thread_that_fails_leaves_the_other_one_free(name, monkeypatch):
     X, y = make_waves(1200, n_features=4, noise=0.1, random_state=0)
@@ -124,6 +167,20 @@ def test_a_thread_that_fails_leaves_the_other_one_free(name, monkeypatch):
     monkeypatch.setattr(blocks, name, fails)
     with pytest.raises(KeyError, match=name):
         learner.learn(X[800:], y[800:, np.newaxis])
+
+
+def test_an_interruption_before_the_first_thread_starts_leaves_none_behind(monkeypatch):
+    X, y = make_waves(1200, n_features=4, noise=0.1, random_state=0)
+    learner, submit = learned(X[:800], y[:800], Gaussian(1.0), 2), ThreadPoolExecutor.submit
+
+    def interrupted(*arguments):
+        submit(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        learner.learn(X[800:], y[800:, np.newaxis])
+    assert not any(thread.name.startswith("mercer") for thread in threading.enumerate())
 
 
 def test_an_overflowing_kernel_is_refused():

@@ -163,15 +163,33 @@ def _take_control() -> None:
 
 
 @contextmanager
-def pair() -> Iterator[Callable[[Callable[[], object], Callable[[], object]], None]]:
-    """A function that calls two functions at the same time, the second one in a thread that is kept."""
+def pair() -> Iterator[Callable[[Callable[[], object], Callable[[], object], Callable[[], None]], None]]:
+    """A function that calls two functions at the same time, the second one in a thread that is kept.
+
+    The third one is called where they may wait for each other in vain: one of them has failed, or was never called.
+    """
     with ThreadPoolExecutor(1, thread_name_prefix="mercer") as pool:
 
-        def together(first: Callable[[], object], second: Callable[[], object]) -> None:
-            other = pool.submit(second)
+        def together(first: Callable[[], object], second: Callable[[], object], release: Callable[[], None]) -> None:
+            other = None
             try:
+                other = pool.submit(_or_release, second, release)
                 first()
+            except (
+                BaseException
+            ):  # an interruption may come before the first function, or when the second is on its way
+                release()
+                raise
             finally:
-                other.result()
+                if other is not None:
+                    other.result()
 
         yield together
+
+
+def _or_release(function: Callable[[], object], release: Callable[[], None]) -> None:
+    try:
+        function()
+    except BaseException:
+        release()
+        raise

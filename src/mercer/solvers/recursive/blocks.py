@@ -8,8 +8,8 @@ row t of it; a slot is alive (a function in use), dead, or not yet born. With fo
 
 where :math:`P_0^{-1}, K_0^{-1}` are those before the block, so that :math:`P^{-1}k` and :math:`K_{mm}^{-1}k` of its
 rows are two matrix products at its start and a few vectors per row; the sums are applied at its end. Between blocks
-only the upper triangles of the inverses are kept. What happens to a
-row is in ``steps``.
+only the upper triangles of K_mm and of large inverses are kept. How blocks follow each other is in ``drivers``, what
+happens to a row in ``steps``, how functions come and go in ``changes``.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ MOST_ROWS = 128  # of a block
 _LEAST_LEFT = 1e-50
 _NEGATIVE = 1e-4  # of k(x, x): a novelty so far below zero is not rounding
 
-Together: TypeAlias = Callable[[Callable[[], object], Callable[[], object]], None]
+Together: TypeAlias = Callable[[Callable[[], object], Callable[[], object], Callable[[], None]], None]
 
 
 def block_rows(n_functions: int, forgetting: float = 1.0) -> int:
@@ -86,6 +86,7 @@ class BlockRecursion:
         self.n_refreshed = self.n_changed = 0
         self.drift = 0.0
         self._state: Any = None  # memory to work in
+        self._n_mirrored = -1  # ``n_grown`` when the lower triangles of K⁻¹ and K_mm were filled in
 
     @property
     def P_inverse(self) -> FloatArray:  # noqa: N802  a matrix keeps its letter
@@ -148,7 +149,7 @@ class BlockRecursion:
         weights : array (n,)
             Above zero.
         together : callable or None, default=None
-            Calls two functions at the same time; None does all work in this thread.
+            Calls two functions at the same time, and a third one if either fails; None does all work in this thread.
 
         Returns
         -------
@@ -182,8 +183,7 @@ class BlockRecursion:
         state, shared, done = self._state, shared_counts(), [0]
         states = (state, State.empty(len(state.values), state.values.shape[1], len(state.w)))
         common = (blas, states, self._matrices, limits, source, (*rows, shared))
-        first, second = partial(_or_quit, shared, lead), partial(_or_quit, shared, follow)
-        together(lambda: done.append(first(*common)), partial(second, *common))
+        together(lambda: done.append(lead(*common)), partial(follow, *common), partial(quit_waiting, shared))
         self._state = states[-(-done[-1] // len(state.values)) % 2]
         return done[-1]
 
@@ -289,13 +289,20 @@ class BlockRecursion:
 
     def mirror(self) -> None:
         """Fill in the lower triangles of the matrices, which ``learn`` leaves as they were."""
-        for matrix in self._matrices:
-            mirror(self._in_use(matrix))
+        mirror(self.P_inverse)
+        if self._n_mirrored != self.n_grown:
+            mirror(self.K_inverse)
+            mirror(self.gram)
+            self._n_mirrored = self.n_grown
 
     def copy(self) -> BlockRecursion:
         """A recursion with the same future that shares nothing."""
-        other = BlockRecursion(self.rules)
-        other.__setstate__(self.__getstate__())
+        other, m = BlockRecursion(self.rules), len(self.births)
+        vars(other).update(vars(self))
+        other._state, other.coefficients, other.births = None, self.coefficients.copy(), self.births.copy()
+        other._matrices = Matrices(*(np.empty(matrix.shape) for matrix in self._matrices))
+        for mine, theirs in zip(self._matrices, other._matrices, strict=True):
+            theirs[:m, :m] = mine[:m, :m]  # and room for more, with whatever is there
         return other
 
     def __getstate__(self) -> dict[str, Any]:
@@ -305,19 +312,10 @@ class BlockRecursion:
         return {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in state.items()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._state = None
+        self._state, self._n_mirrored = None, -1
         self._matrices = Matrices(*(np.empty((0, 0)) for _ in range(3)))
         for name, value in state.items():
             setattr(self, name, value)
-
-
-def _or_quit(shared: Any, work: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function that works with another thread, which is not left waiting if it fails."""
-    try:
-        return work(*arguments)
-    except BaseException:
-        quit_waiting(shared)
-        raise
 
 
 def _removed(matrix: FloatArray, place: int) -> FloatArray:

@@ -56,7 +56,9 @@ class Limits(NamedTuple):
 
 
 class State(NamedTuple):
-    """A block of b rows with m functions before it, which takes s = m + b slots; arrays have room for more.
+    """A block of b rows with m functions before it, which takes s = m + b slots.
+
+    Arrays have room for more: kernel values, when they are made ahead, for the rows of two blocks.
 
     Attributes
     ----------
@@ -152,7 +154,10 @@ class Data(NamedTuple):
 
 
 class Matrices(NamedTuple):
-    """P⁻¹, K_mm⁻¹ and K_mm, with room: their first rows and columns are in use, of inverses the upper triangles."""
+    """P⁻¹, K_mm⁻¹ and K_mm, with room: their first rows and columns are in use.
+
+    While rows are learned, only the upper triangles hold, but for inverses of up to ``FULL`` functions.
+    """
 
     P: FloatArray
     K: FloatArray
