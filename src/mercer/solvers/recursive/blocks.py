@@ -50,6 +50,7 @@ from mercer.solvers.recursive.state import (
     Limits,
     Matrices,
     State,
+    aligned,
 )
 from mercer.solvers.recursive.updates import error_of_inverse, inverse, lower_factor
 from mercer.solvers.recursive.values import Source, look_up
@@ -214,7 +215,7 @@ class BlockRecursion:
         shape = (min(block_rows(most, self.rules.forgetting), n_rows), n_outputs)
         state = self._state
         if state is None or (len(state.values), len(state.w)) != shape or state.values.shape[1] < most + 2 * shape[0]:
-            slots = _no_conflicts(room + 2 * shape[0])
+            slots = _good_length(room + 2 * shape[0])
             self._state = state = State.empty(shape[0], slots, n_outputs)
         state.w[:, :m], state.births[:m], state.columns[:m] = self.coefficients.T, self.births, np.arange(m)
         state.counts[:] = 0
@@ -300,7 +301,7 @@ class BlockRecursion:
         other, m = BlockRecursion(self.rules), len(self.births)
         vars(other).update(vars(self))
         other._state, other.coefficients, other.births = None, self.coefficients.copy(), self.births.copy()
-        other._matrices = Matrices(*(np.empty(matrix.shape) for matrix in self._matrices))
+        other._matrices = Matrices(*(aligned(*matrix.shape) for matrix in self._matrices))
         for mine, theirs in zip(self._matrices, other._matrices, strict=True):
             theirs[:m, :m] = mine[:m, :m]  # and room for more, with whatever is there
         return other
@@ -325,15 +326,17 @@ def _removed(matrix: FloatArray, place: int) -> FloatArray:
     return np.delete(np.delete(smaller, place, axis=0), place, axis=1)
 
 
-def _no_conflicts(size: int) -> int:
-    """A length of rows that is at least that: columns of a power of two apart share one set of the cache."""
+def _good_length(size: int) -> int:
+    """A length of rows that is at least that: whole cache lines, and no power of two, so that columns share no set."""
+    size = (size + 7) // 8 * 8
     return size + 8 if size % 64 == 0 else size
 
 
 def _with_room(matrix: FloatArray, size: int, most: int, room: int) -> FloatArray:
     """The first rows and columns of a matrix in an array with room for more: the matrix itself, if it has."""
-    if len(matrix) >= most and matrix.flags.writeable:
+    if len(matrix) >= most and matrix.flags.writeable and matrix.shape[1] % 8 == 0 and matrix.ctypes.data % 64 == 0:
         return matrix
-    larger = np.zeros((_no_conflicts(room), _no_conflicts(room)))
+    length = _good_length(room)
+    larger = aligned(length, length)
     larger[:size, :size] = matrix[:size, :size]
     return larger
