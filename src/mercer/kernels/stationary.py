@@ -9,7 +9,7 @@ exponent is
       = [\tilde x,\, -\tfrac12|\tilde x|^2,\, 1]\cdot[\tilde z,\, 1,\, -\tfrac12|\tilde z|^2],
 
 so the norms ride along as two more columns. The common shift c, the mean of the points, keeps the cancellation small;
-where it is not small and could be seen, the exponents are computed again from differences (see ``profiles``).
+where it is not small and could be seen, the exponents are computed again from differences (see ``exponents``).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from sklearn.base import clone
 from mercer._typing import FloatArray, IntArray
 from mercer.kernels import profiles
 from mercer.kernels.base import Factors, Kernel, Section, check_positive, tile_buffer
+from mercer.kernels.exponents import recompute_pairs, scale_points, scale_rows
 from mercer.kernels.length_scale import median_distance
 
 __all__ = ["Gaussian", "Matern", "Stationary"]
@@ -67,7 +68,7 @@ class Stationary(Kernel):
         return self
 
     def limits(self, dtype: np.dtype[Any]) -> tuple[float, ...]:
-        """When exponents are computed again from differences; see ``profiles.recompute_pairs``."""
+        """When exponents are computed again from differences; see ``exponents.recompute_pairs``."""
         eps = float(np.finfo(dtype).eps)
         kink = 0.0 if self.smooth_at_zero else float(np.sqrt(eps))
         return FAR, float(np.log(eps)) - 2.0, 8.0 * eps, kink
@@ -188,9 +189,7 @@ class StationarySection(Section):
         if isinstance(places, slice):
             places = np.arange(*places.indices(self.n_points))
         # Where norms overflow, pairs with such points are computed from differences.
-        if not profiles.scale_points(
-            self._given, places, self._shift64, self._inverse_scale64, self.points, self._folded.T
-        ):
+        if not scale_points(self._given, places, self._shift64, self._inverse_scale64, self.points, self._folded.T):
             self._limits = (-1.0, *self._limits[1:])
 
     def scaled(self, rows: FloatArray) -> FloatArray:
@@ -205,13 +204,13 @@ class StationarySection(Section):
             raise ValueError(msg)
         out = tile_buffer(self, len(rows), out)
         folded = np.empty((len(rows), self.n_features + 2), dtype=self.dtype)
-        largest = profiles.scale_rows(rows, self.shift, self.inverse_scale, folded)
+        largest = scale_rows(rows, self.shift, self.inverse_scale, folded)
         far = not largest <= self._limits[0]
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows is recomputed
             np.matmul(folded, self._folded, out=out)
         if far or self._limits[3] > 0:
             norms = folded[:, self.n_features]
-            profiles.recompute_pairs(out, norms, rows, self._given, self._inverse_scale64, self._limits)
+            recompute_pairs(out, norms, rows, self._given, self._inverse_scale64, self._limits)
         return out
 
     def tile(self, rows: FloatArray, out: FloatArray | None = None) -> FloatArray:
@@ -228,7 +227,7 @@ class StationarySection(Section):
         size = len(rows) * (self.n_features + 2)
         room = np.empty(size) if room is None or len(room) < size else room
         left = room[:size].reshape(len(rows), self.n_features + 2)
-        if not profiles.scale_rows(rows, self.shift, self.inverse_scale, left) <= FARTHEST:
+        if not scale_rows(rows, self.shift, self.inverse_scale, left) <= FARTHEST:
             return None
         return Factors(left, callback[0], np.concatenate([callback[1], self._limits[:3]]))
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from mercer.kernels import profiles
+from mercer.kernels.exponents import recompute_pairs, scale_rows
 
 # Logarithms below which exponentials are zero.
 LOWEST = {dtype: dtype(np.log(profiles.CUTOFF[np.dtype(dtype)])) for dtype in (np.float64, np.float32)}
@@ -142,7 +143,7 @@ def test_scale_rows(dtype):
     rng = np.random.default_rng(0)
     rows, shift, inverse = (rng.normal(size=size).astype(dtype) for size in [(6, 3), 3, 3])
     out = np.full((6, 5), np.nan, dtype=dtype)
-    largest = profiles.scale_rows(rows, shift, inverse, out)
+    largest = scale_rows(rows, shift, inverse, out)
     scaled = (rows.astype(np.float64) - shift) * inverse
     half_norms = 0.5 * np.sum(scaled**2, axis=1)
     expected = np.column_stack([scaled, -half_norms, np.ones(6)])
@@ -166,7 +167,7 @@ def from_differences(rows, points):
 def recompute(tile, rows, points, norms=None, *, far=32.0, negligible=-38.0, rounding=1e-15, kink=0.0):
     limits = far, negligible, rounding, kink
     norms = norms_of(rows) if norms is None else norms
-    profiles.recompute_pairs(tile, norms.astype(tile.dtype), rows, points, INVERSE_SCALE, limits)
+    recompute_pairs(tile, norms.astype(tile.dtype), rows, points, INVERSE_SCALE, limits)
 
 
 @pytest.fixture

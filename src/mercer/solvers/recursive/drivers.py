@@ -96,9 +96,8 @@ def learn_blocks(blas: Routines, state: State, matrices: Matrices, limits: Limit
         learn_rows(blas, state, matrices, limits, data, done)
         close_block(state, source, done)
         extend_gram(state, matrices.gram, data.prior, done)
-        counts = state.counts
-        apply(blas, matrices.P, (state.V, state.c, counts[N_V]), (state.source, state.P_moved), state.P_room, counts)
-        apply(blas, matrices.K, (state.G, state.d, counts[N_G]), (state.source, state.K_moved), state.K_room, counts)
+        apply_to_P(blas, state, matrices.P)
+        apply_to_K(blas, state, matrices.K)
         if limits.forgetting < 1.0:
             go_back(matrices.P, matrices.K, state)
         done = stop
@@ -136,14 +135,7 @@ def lead(blas: Routines, states: Any, matrices: Matrices, limits: Limits, source
         if n_next > 0:
             open_block(ahead, n_next, first + stop)
         posts = _post(shared, _LEADER, posts)
-        apply(
-            blas,
-            matrices.P,
-            (state.V, state.c, state.counts[N_V]),
-            (state.source, state.P_moved),
-            state.P_room,
-            state.counts,
-        )
+        apply_to_P(blas, state, matrices.P)
         posts = _post(shared, _LEADER, posts)
         done = stop
         expected += 1
@@ -185,14 +177,7 @@ def follow(blas: Routines, states: Any, matrices: Matrices, limits: Limits, sour
             fold(blas, ahead.values, ahead.a, (state.G, state.d), ahead.projections, span)
             move_block(state, ahead, n_next)
         extend_gram(state, matrices.gram, data.prior, done)
-        apply(
-            blas,
-            matrices.K,
-            (state.G, state.d, state.counts[N_G]),
-            (state.source, state.K_moved),
-            state.K_room,
-            state.counts,
-        )
+        apply_to_K(blas, state, matrices.K)
         if is_spoilt(blas, ahead, matrices, limits.fixed, first + stop, state.scratch):
             _store(shared[0], _QUIT, _SPOILT)
         posts = _post(shared, _FOLLOWER, posts)
@@ -205,6 +190,20 @@ def follow(blas: Routines, states: Any, matrices: Matrices, limits: Limits, sour
         posts = _post(shared, _FOLLOWER, posts)
         done, stop = stop, stop + n_next
         state, ahead = ahead, state
+
+
+@in_place
+def apply_to_P(blas: Routines, state: State, P: FloatArray) -> None:  # noqa: N802  a matrix keeps its letter
+    """Have P⁻¹ know a block that is closed."""
+    counts = state.counts
+    apply(blas, P, (state.V, state.c, counts[N_V]), (state.source, state.P_moved), state.P_room, counts)
+
+
+@in_place
+def apply_to_K(blas: Routines, state: State, K: FloatArray) -> None:  # noqa: N802  as above
+    """Have K⁻¹ know a block that is closed."""
+    counts = state.counts
+    apply(blas, K, (state.G, state.d, counts[N_G]), (state.source, state.K_moved), state.K_room, counts)
 
 
 @in_place

@@ -1,0 +1,112 @@
+"""Exponents E = -|x̃ - z̃|²/2 of stationary kernels: rows and points whose product they are, and pairs that it spoils."""
+
+from typing import Any
+
+import numpy as np
+
+from mercer._jit import jit, jit_sum
+from mercer._typing import FloatArray, IntArray
+
+__all__ = ["recompute_pairs", "scale_points", "scale_rows", "scaled_exponent"]
+
+
+@jit_sum
+def scale_rows(rows: FloatArray, shift: FloatArray, inverse_scale: FloatArray, out: FloatArray) -> Any:
+    """Fill out (T, d+2) with [x̃, -|x̃|²/2, 1], x̃ = (x - shift) · inverse_scale; return the largest |x̃|²/2."""
+    n_features = rows.shape[1]
+    one = out.dtype.type(1)
+    largest: Any = 0.0
+    for i in range(rows.shape[0]):
+        half_norm = out.dtype.type(0)
+        for k in range(n_features):
+            value = (rows[i, k] - shift[k]) * inverse_scale[k]
+            out[i, k] = value
+            half_norm += value * value
+        half_norm = half_norm * out.dtype.type(0.5)
+        out[i, n_features] = -half_norm
+        out[i, n_features + 1] = one
+        largest = max(largest, half_norm)
+    return largest
+
+
+@jit_sum
+def scale_points(
+    points: FloatArray,
+    places: IntArray,
+    shift: FloatArray,
+    inverse_scale: FloatArray,
+    scaled: FloatArray,
+    folded: FloatArray,
+) -> Any:
+    """Fill rows ``places`` of z̃ (m, d) and [z̃, 1, -|z̃|²/2] (m, d+2), float64 inside; return whether all are finite."""
+    n_features, finite = points.shape[1], True
+    for place in places:
+        half_norm = scaled.dtype.type(0)
+        for k in range(n_features):
+            value = scaled.dtype.type((points[place, k] - shift[k]) * inverse_scale[k])
+            scaled[place, k] = value
+            folded[place, k] = value
+            half_norm += value * value
+        folded[place, n_features + 1] = scaled.dtype.type(-0.5) * half_norm
+        finite = finite and bool(np.isfinite(half_norm))
+    return finite
+
+
+@jit_sum
+def _exponent(row: FloatArray, point: FloatArray, inverse_scale: FloatArray) -> Any:
+    squares = 0.0
+    for k in range(inverse_scale.size):
+        difference = (np.float64(row[k]) - point[k]) * inverse_scale[k]
+        squares += difference * difference
+    return -0.5 * squares
+
+
+@jit
+def recompute_pairs(
+    tile: FloatArray, norms: FloatArray, rows: FloatArray, points: FloatArray, inverse_scale: FloatArray, limits: Any
+) -> None:
+    """Recompute, by their definition and in float64, the exponents whose error could be seen.
+
+    The product of folded norms cancels with an error of about eps·|x̃|². It is seen in kernel values that are not
+    negligible, of rows with a large norm; and, by kernels with a kink at r = 0, where r is small beside |x̃|: an error
+    of 1e-15 in r² is one of 3e-8 in r.
+
+    Parameters
+    ----------
+    tile : array (T, m)
+        Exponents, changed in place.
+    norms : array (T,)
+        -|x̃|²/2.
+    rows : array (T, d)
+    points : array (m, d), float64
+    inverse_scale : array (d,), float64
+    limits : four or five numbers
+        Norm |x̃|²/2 above which rows are looked at; exponent above which a value is not negligible; relative error of an
+        exponent's parts; share of |x̃|²/2 below which an exponent is recomputed whatever the norm (0 without a kink);
+        exponent below which kernel values are exactly zero, and never recomputed (none without the fifth).
+    """
+    far, negligible, rounding, kink = limits[:4]
+    edge = limits[-1] if len(limits) > 4 else -np.inf
+    for i in range(tile.shape[0]):
+        norm = -np.float64(norms[i])
+        if norm <= far:
+            if kink == 0.0:
+                continue
+            bound = max(-kink * norm, edge - rounding * norm)
+        elif norm < np.inf:
+            bound = max(min(-kink * norm, negligible - rounding * norm), edge - rounding * norm)
+        else:
+            bound = -np.inf
+        for j in range(tile.shape[1]):
+            if not (tile[i, j] < bound):  # NaN counts
+                tile[i, j] = _exponent(rows[i], points[j], inverse_scale)
+
+
+@jit_sum
+def scaled_exponent(rows: FloatArray, i: Any, points: FloatArray, j: Any) -> Any:
+    """Exponent of a row (T, d+2) and a column of points (d+2, m), both scaled, from their differences."""
+    squares = 0.0
+    for k in range(rows.shape[1] - 2):
+        difference = rows[i, k] - points[k, j]
+        squares += difference * difference
+    return -0.5 * squares
