@@ -19,10 +19,12 @@ from numba.core.ccallback import CFunc
 from numba.extending import intrinsic, overload
 
 __all__ = [
+    "always_inline",
     "array_at",
     "bits_to_float",
     "call_fortran",
     "callback",
+    "count_shared",
     "float_to_bits",
     "in_place",
     "in_place_least",
@@ -220,16 +222,40 @@ def store_shared(_context: Any, array: Any, place: Any, value: Any) -> Any:
 
 
 @_intrinsic  # type: ignore[untyped-decorator]
+def count_shared(_context: Any, array: Any, place: Any) -> Any:
+    """Add one to an entry of an int64 array that other threads count in, too; what it was before."""
+
+    def generate(context: Any, builder: Any, _signature: Any, values: Any) -> Any:
+        data = context.make_array(array)(context, builder, values[0]).data
+        one = ir.Constant(ir.IntType(64), 1)
+        return builder.atomic_rmw("add", builder.gep(data, [values[1]]), one, "acq_rel")
+
+    return types.int64(array, place), generate
+
+
+@_intrinsic  # type: ignore[untyped-decorator]
 def wide_vectors(_context: Any) -> Any:
     """Have the loops of the function that calls this use vectors of 512 bits, where the machine has them.
 
     LLVM avoids them on machines that become slower by them; next to BLAS, which uses them anyway, nothing is lost.
     """
+    return types.void(), _attribute('"prefer-vector-width"="512"')
 
+
+@_intrinsic  # type: ignore[untyped-decorator]
+def always_inline(_context: Any) -> Any:
+    """Have the function that calls this become part of its callers.
+
+    To hand over an array takes nine numbers; a short loop on it takes as long.
+    """
+    return types.void(), _attribute("alwaysinline")
+
+
+def _attribute(text: str) -> Callable[..., Any]:
     def generate(context: Any, builder: Any, _signature: Any, _values: Any) -> Any:
         attributes = builder.function.attributes
         if isinstance(attributes, set):  # whose own method knows a few names only
-            set.add(attributes, '"prefer-vector-width"="512"')
+            set.add(attributes, text)
         return context.get_dummy_value()
 
-    return types.void(), generate
+    return generate

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,17 +24,11 @@ _LARGEST = 1e153  # of targets and kernel values: squares must be numbers
 _SMALL = 200  # kernel values
 _LARGE = 200  # functions
 _PIECE = 256  # rows whose kernel values, also among each other, are made together; half of it for small dictionaries
-_FACTORED = 2048  # rows that are learned together, where compiled code computes their kernel values
+# Rows that are learned together, where compiled code computes their kernel values, times what a row takes: a tenth of a
+# second or so, as nothing can be interrupted in between; or so many rows, as two threads start slowly.
+_WORK, _LEAST_ROWS = 500_000_000, 2048
+_RETRY = 8  # pieces after which compiled code is tried again, when a row was too far for it
 _SIDE_BY_SIDE = 160  # functions from which on a second thread is worth it
-
-
-@dataclass(frozen=True)
-class _Piece:
-    """Rows with their kernel values, to the functions in use and among each other, and k(x, x)."""
-
-    rows: FloatArray
-    values: FloatArray | Source
-    prior: FloatArray
 
 
 class SequentialLearner:
@@ -74,39 +67,44 @@ class SequentialLearner:
         array (n,)
             Squared error of each row before it was learned, summed over outputs.
         """
-        rows = np.ascontiguousarray(rows, dtype=np.float64)
+        rows = np.require(rows, np.float64, ["C", "W"])
         if np.max(np.abs(targets), initial=0.0) > _LARGEST:
             msg = f"the targets go up to {np.max(np.abs(targets)):.1g}: their squares overflow. Scale y."
             raise ValueError(msg)
         # One layout, lest compiled code be made for each: C, and such as can be written.
         targets = np.require(targets, dtype=np.float64, requirements=["C", "W"])
         weights = np.require(np.ones(len(rows)) if weights is None else weights, np.float64, ["C", "W"])
-        start, residuals = 0, np.empty(len(rows))
+        start, residuals, prior = 0, np.empty(len(rows)), self._prior(rows)
         if self.recursion.rules.intercept and self.recursion.n_seen == 0 and len(rows):
-            if self.recursion.begin(float(self._prior(rows[:1])[0]), targets[0], float(weights[0])):
+            if self.recursion.begin(float(prior[0]), targets[0], float(weights[0])):
                 self.points = rows[:1].copy()
             start, residuals[0] = 1, float(np.sum(targets[0] ** 2))
         n_left = len(rows) - start
         small = n_left * (n_left + len(self.points)) < _SMALL  # holding BLAS would take longer than the work
         # The products of a block are too small for more threads of BLAS; two products go side by side.
         with nullcontext() if small else blas_threads(1), self._pair(n_left) as self._together:
-            for span, piece in self._pieces(rows, start):
-                residuals[span] = self._learn_piece(piece, targets[span], weights[span])
+            while start < len(rows):
+                here, values = self._piece(rows[start:])
+                span = slice(start, start + len(here))
+                squares = self._learn_piece(here, values, (prior[span], targets[span], weights[span]))
+                residuals[start : start + len(squares)] = squares
+                start += len(squares)
             self.recursion.look()
         self.recursion.mirror()
         return residuals
 
-    def _pieces(self, rows: FloatArray, start: int) -> Iterator[tuple[slice, _Piece]]:
-        """Rows with their kernel values, some at a time."""
-        while start < len(rows):
-            piece = None
-            if not isinstance(self._values, TabulatedRows):
-                full = len(self.points) >= self.recursion.rules.max_basis
-                piece = self._factored(rows[start : start + (_FACTORED if full else _PIECE)])
-            if piece is None:
-                piece = self._tabulated(rows[start : start + (_PIECE if len(self.points) >= _LARGE else _PIECE // 2)])
-            yield slice(start, start + len(piece.rows)), piece
-            start += len(piece.rows)
+    def _piece(self, rows: FloatArray) -> tuple[FloatArray, FloatArray | Source]:
+        """Some of the first rows, and their kernel values, to the functions in use and among each other."""
+        m = len(self.points)
+        if not isinstance(self._values, TabulatedRows):
+            most = max(m, min(self.recursion.rules.max_basis, max(2 * m, m + _PIECE)))
+            work = most**2 + 16 * (most + rows.shape[1]) + 1000  # as large as the square of functions, if they are many
+            piece = rows[: max(_LEAST_ROWS, _WORK // work)]
+            source = self._factored(piece, most)
+            if source is not None:
+                return piece, source
+        piece = rows[: _PIECE if m >= _LARGE else _PIECE // 2]
+        return piece, self._tabulated(piece)
 
     def stream(
         self, rows: Rows, targets: FloatArray, weights: FloatArray | None = None
@@ -226,27 +224,26 @@ class SequentialLearner:
         long = n_rows >= _SIDE_BY_SIDE and self.recursion.rules.max_basis >= _SIDE_BY_SIDE
         return pair() if long and self.n_jobs > 1 else nullcontext(None)
 
-    def _factored(self, rows: FloatArray) -> _Piece | None:
-        """Rows whose kernel values compiled code computes, if it can."""
-        m, rules, values = len(self.points), self.recursion.rules, self._values
-        if not isinstance(values, FactoredRows):
-            values = self._values = FactoredRows(self.kernel)
-        most = max(m, min(rules.max_basis, max(m + len(rows), 2 * m)))
-        source = values.source(self.points, rows, int(rules.intercept), most)
-        return None if source is None else _Piece(rows, source, self._prior(rows))
+    def _factored(self, rows: FloatArray, most: int) -> Source | None:
+        """Kernel values, to up to so many functions, that compiled code computes, if it can."""
+        if not isinstance(self._values, FactoredRows):
+            self._values = FactoredRows(self.kernel)
+        return self._values.source(self.points, rows, int(self.recursion.rules.intercept), most)
 
-    def _tabulated(self, rows: FloatArray) -> _Piece:
+    def _tabulated(self, rows: FloatArray) -> FloatArray:
         if not isinstance(self._values, TabulatedRows):
-            self._values = TabulatedRows(self.kernel)
-        prior, values = self._prior(rows), self._values.table(self.points, rows)
-        if self.recursion.rules.intercept:
-            values = np.column_stack([np.ones(len(rows)), values])
-        return _Piece(rows, values, prior)
+            again = isinstance(self._values, FactoredRows) and self._values.has_factors
+            self._values = TabulatedRows(self.kernel, _RETRY if again else None)
+        values = self._values.table(self.points, rows)
+        return np.column_stack([np.ones(len(rows)), values]) if self.recursion.rules.intercept else values
 
-    def _learn_piece(self, piece: _Piece, targets: FloatArray, weights: FloatArray) -> FloatArray:
+    def _learn_piece(
+        self, rows: FloatArray, values: FloatArray | Source, data: tuple[FloatArray, FloatArray, FloatArray]
+    ) -> FloatArray:
+        """Learn rows with k(x, x), targets and weights, as many as their values allow."""
         together = self._together if len(self.points) >= _SIDE_BY_SIDE else None
         fixed = int(self.recursion.rules.intercept)
-        origin, residuals = self.recursion.learn(piece.values, piece.prior, targets, weights, together=together)
+        origin, squares = self.recursion.learn(values, *data, together=together)
         origin = origin[fixed:]  # without the constant
         places = np.flatnonzero(origin >= 0)
         if len(places):
@@ -255,10 +252,17 @@ class SequentialLearner:
                 self.points = np.concatenate([self.points, more])
             else:
                 self.points = self.points.copy()  # who has taken the old ones keeps them
-            self.points[places] = piece.rows[origin[places]]
-            if isinstance(self._values, TabulatedRows):
-                self._values.replace(places)
-        return residuals
+            self.points[places] = rows[origin[places]]
+        if isinstance(self._values, TabulatedRows):
+            self._values.replace(places)
+            if self._values.is_over:
+                self._values = None
+        elif self._values is not None and len(squares) < len(rows):
+            if not len(squares) and self._values.is_fresh:  # a row is too far, wherever the centre is
+                self._values = TabulatedRows(self.kernel, _RETRY)
+            else:
+                self._values.unbind()
+        return squares
 
     def _prior(self, rows: FloatArray) -> FloatArray:
         """k(x, x), checked."""
@@ -267,7 +271,7 @@ class SequentialLearner:
         if not np.all(prior >= 0):
             msg = "k(x, x) is negative or NaN on some rows: the kernel is not positive definite."
             raise NotPositiveDefiniteError(msg)
-        if np.max(prior) > _LARGEST:
+        if np.max(prior, initial=0.0) > _LARGEST:
             msg = f"k(x, x) goes up to {np.max(prior):.1g}: kernel values overflow when they are squared. Scale X."
             raise ValueError(msg)
         return prior

@@ -23,19 +23,28 @@ _DIAGONAL_TILE = 16  # rows: of a small square of kernel values only the diagona
 
 
 class Factors(NamedTuple):
-    """Rows x as factors of kernel values, k(x, z) = φ(l(x)·r(z)), for compiled code.
+    """How compiled code makes kernel values k(x, z) = φ(l(x)·r(z)) of rows; r is l with its last two entries exchanged.
 
     Attributes
     ----------
-    left : array (n, e)
-        l of the rows; r is l with its last two entries exchanged.
+    width : int
+        Of l.
+    scaling : int
+        Address of a callback "fiifff" that fills in l: rows, their number and columns; scales; l, one per row; and a
+        number that tells how far the rows are.
+    scales : array
+    farthest : float
+        Rows that are farther than this have no factors.
     profile : int
         Address of a callback "fiiififif" that replaces a tile of products by kernel values: tile, its rows, columns and
         stride; left factors, their number; right factors, one of them per row, and the stride; parameters.
     parameters : array
     """
 
-    left: FloatArray
+    width: int
+    scaling: int
+    scales: FloatArray
+    farthest: float
     profile: int
     parameters: FloatArray
 
@@ -58,11 +67,12 @@ class Section(ABC):
     def tile(self, rows: FloatArray, out: FloatArray | None = None) -> FloatArray:
         """Kernel values, shape (rows, points), in ``out`` where it is given (C-contiguous, of this dtype)."""
 
-    def factors(self, rows: FloatArray, room: FloatArray | None = None) -> Factors | None:
-        """Rows as factors of kernel values among each other, or None where these need more than a product.
+    def factors(self) -> Factors | None:
+        """How compiled code makes kernel values of rows, or None where these need more than a product."""
+        return None
 
-        They may be put in the first entries of a flat array of float64 that has room for them.
-        """
+    def left_factors(self, rows: FloatArray) -> FloatArray | None:
+        """Rows as ``factors`` makes them, or None if some are too far."""
         return None
 
 

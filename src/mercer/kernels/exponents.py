@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from mercer._jit import jit, jit_sum
+from mercer._jit import array_at, callback, jit, jit_sum
 from mercer._typing import FloatArray, IntArray
 
-__all__ = ["recompute_pairs", "scale_points", "scale_rows", "scaled_exponent"]
+__all__ = ["recompute_pairs", "scale_points", "scale_rows", "scaled_exponent", "scaling_callback"]
 
 
 @jit_sum
@@ -27,6 +27,17 @@ def scale_rows(rows: FloatArray, shift: FloatArray, inverse_scale: FloatArray, o
         out[i, n_features + 1] = one
         largest = max(largest, half_norm)
     return largest
+
+
+def scaling_callback() -> int:
+    """``scale_rows`` for compiled code; see ``Factors``. Scales: shift, then inverse scale."""
+    return callback(_scale_rows, "fiifff")
+
+
+def _scale_rows(rows: Any, n_rows: Any, n_features: Any, scales: Any, left: Any, largest: Any) -> None:
+    n, d = n_rows[0], n_features[0]
+    both, out = array_at(scales, (2, d)), array_at(left, (n, d + 2))
+    array_at(largest, 1)[0] = scale_rows(array_at(rows, (n, d)), both[0], both[1], out)
 
 
 @jit_sum

@@ -24,7 +24,7 @@ from sklearn.base import clone
 from mercer._typing import FloatArray, IntArray
 from mercer.kernels import profiles
 from mercer.kernels.base import Factors, Kernel, Section, check_positive, tile_buffer
-from mercer.kernels.exponents import recompute_pairs, scale_points, scale_rows
+from mercer.kernels.exponents import recompute_pairs, scale_points, scale_rows, scaling_callback
 from mercer.kernels.length_scale import median_distance
 
 __all__ = ["Gaussian", "Matern", "Stationary"]
@@ -219,17 +219,19 @@ class StationarySection(Section):
         self._profile(out)
         return out
 
-    def factors(self, rows: FloatArray, room: FloatArray | None = None) -> Factors | None:
+    def factors(self) -> Factors | None:
         """Rows with their norms folded in; None if exponents would have to be computed from differences."""
         callback = self._callback() if self.dtype == np.float64 and not self._limits[3] > 0 else None
         if callback is None:
             return None
-        size = len(rows) * (self.n_features + 2)
-        room = np.empty(size) if room is None or len(room) < size else room
-        left = room[:size].reshape(len(rows), self.n_features + 2)
-        if not scale_rows(rows, self.shift, self.inverse_scale, left) <= FARTHEST:
-            return None
-        return Factors(left, callback[0], np.concatenate([callback[1], self._limits[:3]]))
+        scales = np.concatenate([self.shift, self.inverse_scale])
+        parameters = np.concatenate([callback[1], self._limits[:3]])
+        return Factors(self.n_features + 2, scaling_callback(), scales, FARTHEST, callback[0], parameters)
+
+    def left_factors(self, rows: FloatArray) -> FloatArray | None:
+        """[x̃, -|x̃|²/2, 1]."""
+        left = np.empty((len(rows), self.n_features + 2))
+        return left if scale_rows(rows, self.shift, self.inverse_scale, left) <= FARTHEST else None
 
 
 class Contraction:

@@ -31,6 +31,13 @@ _call: Any = call_fortran
 
 _L, _N, _T = (np.uint8(ord(letter)) for letter in "LNT")
 
+# OpenBLAS multiplies small matrices without packing them, on machines with AVX-512: up to half as fast again. These
+# are its limits: T·q·j, and T·q if the right one is transposed. Elsewhere such parts take about as long as the whole.
+_SMALL, _SMALL_TABLE = 1_000_000, 1200
+_DEPTH = 128  # of a part
+_LEAST = 8  # rows of a part: with fewer it is not faster
+_CACHED = 150_000  # entries of a right matrix that can be read for each part
+
 
 class Routines(NamedTuple):
     """Addresses of dgemm, dsymm, dsymv, dsyrk."""
@@ -87,14 +94,36 @@ def add_product(blas: Routines, left: FloatArray, right: FloatArray, out: FloatA
     ``options`` are T, q, j, the strides of left, right and out, ``transposed`` and ``keep``.
     """
     n_rows, q, j, by_left, by_right, by_out, transposed, keep = options
+    if n_rows == 0 or q == 0:
+        return
+    number, depth = n_rows, max(j, 1)
+    if q * j <= _CACHED and (n_rows * q * j > _SMALL or transposed):
+        deep = depth if transposed else _part(depth, _DEPTH)
+        most = min(_SMALL // (q * deep), _SMALL_TABLE // q if transposed else n_rows)
+        if most >= _LEAST:
+            number, depth = _part(n_rows, most), deep
     letter = _T if transposed else _N
-    if n_rows > 0 and q > 0:
-        _call(blas.gemm, (letter, _N, q, n_rows, j, 1.0, right, by_right, left, by_left, keep, out, by_out))
+    for t in range(0, n_rows, number):
+        rows, products, kept = left[t:], out[t:], keep
+        for k in range(0, max(j, 1), depth):
+            here = (letter, _N, q, min(number, n_rows - t), min(depth, j - k), 1.0)
+            _call(blas.gemm, (*here, right[k:], by_right, rows[:, k:], by_left, kept, products, by_out))
+            kept = 1.0
 
 
 @in_place
 def add_cross(blas: Routines, matrix: FloatArray, left: FloatArray, right: FloatArray, sizes: Any) -> None:
     """Add leftᵀ right, of tiles (j, m), to a matrix (m, m); ``sizes`` are j, m and the strides of matrix and tiles."""
     j, m, by_matrix, by_tile = sizes
-    if j > 0 and m > 0:
-        _call(blas.gemm, (_N, _T, m, m, j, 1.0, right, by_tile, left, by_tile, 1.0, matrix, by_matrix))
+    if j == 0 or m == 0:
+        return
+    number = _part(m, max(_SMALL // (m * j), _LEAST))
+    for i in range(0, m, number):
+        here = (m, min(number, m - i), j)
+        _call(blas.gemm, (_N, _T, *here, 1.0, right, by_tile, left[:, i:], by_tile, 1.0, matrix[i:], by_matrix))
+
+
+@in_place
+def _part(length: Any, most: Any) -> Any:
+    """How much of a length to take at once, at the most so much, in parts of about equal size."""
+    return -(-length // -(-length // most))

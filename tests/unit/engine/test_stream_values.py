@@ -21,9 +21,9 @@ RULES = Rules(1e-2, 200, 1e-2, 1e-6)
 
 def filled(source, n_points, first, start, stop):
     out = np.full((stop - start, n_points + stop - first + 3), np.nan)
-    fill_values(routines(), source, np.arange(n_points), out, (n_points, first, start, stop))
+    possible = fill_values(routines(), source, np.arange(n_points), out, (n_points, first, start, stop))
     assert np.all(np.isnan(out[:, -3:]))
-    return out[:, :-3]
+    return out[:, :-3] if possible else None
 
 
 def learned(X, y, kernel, n_jobs=1, rules=RULES, sizes=None):
@@ -63,11 +63,16 @@ def test_values_that_are_known_are_looked_up():
 
 
 def test_rows_too_far_have_no_factors():
-    points = np.zeros((4, 2))
-    values = FactoredRows(Gaussian(1.0))
-    assert values.source(points, np.full((2, 2), 200.0), 0, 10) is None
-    assert values.source(points[:0], np.full((2, 2), 200.0), 0, 10) is not None, "rows far from zero have a centre"
-    assert values.source(points, np.full((2, 2), np.inf), 0, 10) is None
+    def values(points, rows):
+        source = FactoredRows(Gaussian(1.0)).source(points, rows, 0, 10)
+        return None if source is None else filled(source, len(points), 0, 1, len(rows))
+
+    points, rows = np.zeros((4, 2)), np.zeros((3, 2))
+    assert values(points, rows) is not None
+    assert values(points, rows + 200.0) is None
+    assert values(points[:0], rows + 200.0) is not None, "rows far from zero have a centre"
+    assert values(np.diag([0.0, 0.0, 0.0, 200.0])[:, 2:], rows) is None, "a point may be too far as well"
+    assert values(points, np.full((3, 2), 1e300)) is None
     assert FactoredRows(Matern(1.0)).source(points, points, 0, 10) is None
     assert FactoredRows(Linear()).source(points, points, 0, 10) is None
 
@@ -88,13 +93,84 @@ def test_tables_decide_as_factors_do(n_jobs, intercept, monkeypatch):
 
 @pytest.mark.parametrize("distance", [20.0, 2000.0, 1e7])
 def test_a_stream_may_go_far_away(distance):
-    """Where factors are no longer exact, tables are made, from then on."""
+    """Where factors are no longer exact, tables are made."""
     X, y = make_waves(900, n_features=3, noise=0.1, random_state=0)
     X[300:] += distance * (np.arange(600) // 300)[:, np.newaxis]
     together, pieces = learned(X, y, Gaussian(0.8)), learned(X, y, Gaussian(0.8), sizes=7)
     assert_same(together, pieces)
     gram = Gaussian(0.8)(together.points)
     np.testing.assert_allclose(together.recursion.gram, gram, rtol=0, atol=1e-8 if distance == 1e7 else 1e-11)
+
+
+def count_tables(monkeypatch):
+    tables, table = [], TabulatedRows.table
+
+    def counting(self, points, rows):
+        tables.append(len(rows))
+        return table(self, points, rows)
+
+    monkeypatch.setattr(TabulatedRows, "table", counting)
+    return tables
+
+
+def test_after_a_single_far_row_factors_are_used_again(monkeypatch):
+    X, y = make_waves(6000, n_features=3, noise=0.1, random_state=0)
+    X[700] += 1e4
+    tables = count_tables(monkeypatch)
+    learner = learned(X, y, Gaussian(0.8), rules=Rules(1e-2, 30, 1e-2, 1e-6))
+    assert 700 not in learner.recursion.births
+    assert isinstance(learner._values, FactoredRows)
+    assert 0 < sum(tables) < 3000
+
+
+def test_kernels_without_factors_are_asked_once(monkeypatch):
+    X, y = make_waves(3000, n_features=2, noise=0.1, random_state=0)
+    asked, bind = [], FactoredRows._bind
+    monkeypatch.setattr(FactoredRows, "_bind", lambda *arguments: asked.append(1) or bind(*arguments))
+    learner = learned(X, y, Matern(1.0), sizes=30)
+    assert isinstance(learner._values, TabulatedRows)
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("distance", [20.0, 2000.0])
+def test_a_stream_may_go_far_away_in_the_midst_of_rows(distance, n_jobs, monkeypatch):
+    """Blocks before the far rows are learned by factors, from the old centre, and then from a new one or by tables."""
+    tables = count_tables(monkeypatch)
+    X, y = make_waves(2000, n_features=4, noise=0.1, random_state=0)
+    X[1333:] += distance
+    factored = learned(X, y, Gaussian(0.8), n_jobs)
+    assert len(factored.points) == 200
+    assert bool(tables) == (distance > 100)
+    monkeypatch.setattr(StationarySection, "factors", lambda *_: None)
+    assert_same(factored, learned(X, y, Gaussian(0.8), n_jobs))
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_a_dictionary_may_grow_for_as_long_as_it_likes(n_jobs, intercept):
+    """Memory is had for twice the functions there are: rows that come together need it several times."""
+    X, y = make_waves(1500, n_features=4, random_state=0)
+    rules = Rules(1e-2, 5000, 1e-2, None, intercept=intercept)
+    together = learned(X, y, Gaussian(0.5), n_jobs, rules)
+    assert len(together.points) > 1000
+    assert_same(together, learned(X, y, Gaussian(0.5), 1, rules, sizes=23))
+    assert len(together.recursion._matrices.P) <= 2 * len(together.points) + 128, "not for 5000"
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_a_spoilt_inverse_of_a_dictionary_that_grows(n_jobs):
+    """What is learned after the inverse was computed anew needs room, too."""
+    X, y = make_waves(1500, n_features=4, random_state=0)
+    rules = Rules(1e-2, 5000, 1e-2, None)
+    learner = learned(X[:300], y[:300], Gaussian(0.5), n_jobs, rules)
+    m = len(learner.points)
+    learner.recursion.K_inverse[:] += 1e-6 * np.eye(m)
+    learner.learn(X[300:], y[300:, np.newaxis])
+    assert learner.recursion.n_refreshed > 0
+    assert learner.recursion.n_seen == 1500
+    error = learner.recursion.K_inverse @ Gaussian(0.5)(learner.points) - np.eye(len(learner.points))
+    assert np.max(np.abs(error)) < 1e-7
 
 
 @pytest.mark.parametrize("kernel", [Matern(1.0), Gaussian(1.0) + 0.1 * Linear()])
@@ -132,7 +208,7 @@ class Wavy(Gaussian):
 
 def test_a_subclass_with_another_profile_has_no_factors():
     X, y = make_waves(300, n_features=2, random_state=0)
-    assert Wavy(1.0).bind(X).factors(X) is None
+    assert Wavy(1.0).bind(X).factors() is None
     assert_same(learned(X, y, Wavy(1.0)), learned(X, y, Gaussian(np.sqrt(0.5))))
 
 

@@ -175,9 +175,7 @@ def pair() -> Iterator[Callable[[Callable[[], object], Callable[[], object], Cal
             try:
                 other = pool.submit(_or_release, second, release)
                 first()
-            except (
-                BaseException
-            ):  # an interruption may come before the first function, or when the second is on its way
+            except BaseException:  # an interruption may come before the first function, or while the second starts
                 release()
                 raise
             finally:

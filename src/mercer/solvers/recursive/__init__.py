@@ -6,7 +6,19 @@
 from mercer.solvers.recursive.blocks import MOST_ROWS, BlockRecursion, Together, block_rows
 from mercer.solvers.recursive.reference import ReferenceRecursion
 from mercer.solvers.recursive.rules import Rules
+from mercer.solvers.recursive.state import aligned, good_length
 from mercer.solvers.recursive.updates import inverse
 from mercer.solvers.recursive.values import Source
 
-__all__ = ["MOST_ROWS", "BlockRecursion", "ReferenceRecursion", "Rules", "Source", "Together", "block_rows", "inverse"]
+__all__ = [
+    "MOST_ROWS",
+    "BlockRecursion",
+    "ReferenceRecursion",
+    "Rules",
+    "Source",
+    "Together",
+    "aligned",
+    "block_rows",
+    "good_length",
+    "inverse",
+]

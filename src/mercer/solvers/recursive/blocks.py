@@ -51,6 +51,7 @@ from mercer.solvers.recursive.state import (
     Matrices,
     State,
     aligned,
+    good_length,
 )
 from mercer.solvers.recursive.updates import error_of_inverse, inverse, lower_factor
 from mercer.solvers.recursive.values import Source, look_up
@@ -156,29 +157,31 @@ class BlockRecursion:
         -------
         origin : array (m',)
             For each function in use afterwards, the row that it came from, or -1 if it was there.
-        residuals : array (n,)
-            Squared error of each row before it was learned, summed over outputs.
+        residuals : array (n',)
+            Squared error of each row before it was learned, summed over outputs. If there are fewer than rows, the
+            others were not learned: of a source that computes values, one is too far, or its room is used up.
         """
         n_rows, before = len(prior), self.n_seen
         data = Data(prior, targets, weights, np.empty(n_rows))
         source = values if isinstance(values, Source) else look_up(values)
         if self.rules.forgetting < 1.0:  # which mixes the inverses between blocks
             together = None
-        done = 0
         if n_rows:
-            self._open(n_rows)
-        while done < n_rows:
-            done += self._learn_some(source, (data, done, before), together)
-            if not self._state.numbers[DRIFT] <= SPOILT:
+            done, room = 0, self._open(n_rows, source)
+            while done < n_rows:
+                done += self._learn_some(source, (data, done, before), self._limits(room), together)
+                if self._state.numbers[DRIFT] <= SPOILT:
+                    break
                 self._refresh(int(self._state.counts[SIZE]))
                 self._state.numbers[DRIFT] = 0.0
-        if n_rows:
-            self._close(n_rows)
-        return np.where(self.births >= before, self.births - before, -1), data.residuals
+            self._close(done)
+        return np.where(self.births >= before, self.births - before, -1), data.residuals[: self.n_seen - before]
 
-    def _learn_some(self, source: Source, rows: tuple[Data, int, int], together: Together | None) -> int:
-        """Learn rows until K⁻¹ is spoilt; return how many."""
-        blas, limits = routines(), self._limits()
+    def _learn_some(
+        self, source: Source, rows: tuple[Data, int, int], limits: Limits, together: Together | None
+    ) -> int:
+        """Learn rows, all that is possible until K⁻¹ is spoilt; return how many."""
+        blas = routines()
         if together is None:
             return int(learn_blocks(blas, self._state, self._matrices, limits, source, rows))
         state, shared, done = self._state, shared_counts(), [0]
@@ -198,6 +201,7 @@ class BlockRecursion:
             self.n_changed = 0
             if not self.drift <= SPOILT:
                 self._refresh(size)
+                self.drift = 0.0
 
     def _refresh(self, size: int) -> None:
         fixed = int(self.rules.intercept)
@@ -205,23 +209,29 @@ class BlockRecursion:
         self._matrices.K[fixed:size, fixed:size] = inverse(self._matrices.gram[fixed:size, fixed:size])
         self.n_refreshed += 1
 
-    def _open(self, n_rows: int) -> None:
-        """Have room for the functions that rows may become, and the state before them."""
+    def _open(self, n_rows: int, source: Source) -> int:
+        """Have room for the functions that rows may become, and the state before them; return how many have room.
+
+        If values are given, all rows may; else, those of a block.
+        """
         m, n_outputs = len(self.births), self.coefficients.shape[1]
         budget = max(m, self.rules.max_basis + int(self.rules.intercept))
         most = min(budget, m + n_rows)
+        if source.profile:
+            most = min(most, max(2 * m, m + MOST_ROWS), source.functions.shape[1] - 2 * MOST_ROWS)
         room = min(budget, max(most, 2 * m))  # for more functions than there may be after these rows
         self._matrices = Matrices(*(_with_room(matrix, m, most, room) for matrix in self._matrices))
         shape = (min(block_rows(most, self.rules.forgetting), n_rows), n_outputs)
         state = self._state
         if state is None or (len(state.values), len(state.w)) != shape or state.values.shape[1] < most + 2 * shape[0]:
-            slots = _good_length(room + 2 * shape[0])
+            slots = good_length(room + 2 * shape[0])
             self._state = state = State.empty(shape[0], slots, n_outputs)
         state.w[:, :m], state.births[:m], state.columns[:m] = self.coefficients.T, self.births, np.arange(m)
         state.counts[:] = 0
         state.counts[SIZE], state.counts[SCORED] = m, n_outputs - self.rules.hidden
         state.counts[CHANGED] = self.n_changed
         state.numbers[:] = 1.0, 0.0, self.cost, 1.0, self.hidden_cost, self.drift
+        return most
 
     def _close(self, n_rows: int) -> None:
         """Take what is known after the last block."""
@@ -239,7 +249,7 @@ class BlockRecursion:
         self.n_pruned += int(state.counts[PRUNED])
         self.n_changed, self.drift = int(state.counts[CHANGED]), float(state.numbers[DRIFT])
 
-    def _limits(self) -> Limits:
+    def _limits(self, room: int) -> Limits:
         rules, fixed = self.rules, int(self.rules.intercept)
         return Limits(
             noise=rules.noise,
@@ -250,6 +260,7 @@ class BlockRecursion:
             forgetting=rules.forgetting,
             least_novelty=LEAST_NOVELTY,
             tie=TIE,
+            room=room,
         )
 
     def restate(self, data: FloatArray, gram: FloatArray, cross: FloatArray) -> FloatArray:
@@ -326,17 +337,11 @@ def _removed(matrix: FloatArray, place: int) -> FloatArray:
     return np.delete(np.delete(smaller, place, axis=0), place, axis=1)
 
 
-def _good_length(size: int) -> int:
-    """A length of rows that is at least that: whole cache lines, and no power of two, so that columns share no set."""
-    size = (size + 7) // 8 * 8
-    return size + 8 if size % 64 == 0 else size
-
-
 def _with_room(matrix: FloatArray, size: int, most: int, room: int) -> FloatArray:
     """The first rows and columns of a matrix in an array with room for more: the matrix itself, if it has."""
     if len(matrix) >= most and matrix.flags.writeable and matrix.shape[1] % 8 == 0 and matrix.ctypes.data % 64 == 0:
         return matrix
-    length = _good_length(room)
+    length = good_length(room)
     larger = aligned(length, length)
     larger[:size, :size] = matrix[:size, :size]
     return larger

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mercer._jit import in_place_least, in_place_sum, wide_vectors
+from mercer._jit import always_inline, in_place_least, in_place_sum, wide_vectors
 from mercer._typing import FloatArray
 from mercer.solvers.recursive.state import (
     BEFORE,
@@ -28,6 +28,7 @@ from mercer.solvers.recursive.vectors import add_column, add_squares, append, co
 
 __all__ = ["is_least", "join", "newcomer", "weakest"]
 
+_inline: Any = always_inline
 _wide: Any = wide_vectors
 
 _OUT_OF_USE = 1e300  # score of slots that cannot be removed
@@ -55,6 +56,7 @@ def join(before: Matrices, sums: Any, functions: Any, vectors: Any, totals: Any,
 @in_place_sum
 def is_least(vectors: Any, functions: Any, scratch: FloatArray, sizes: Any, worth: Any) -> Any:
     """Whether to remove the newcomer costs least, or as much as anything else: most are, and it takes no division."""
+    _inline()
     _wide()
     (w, by_output, diagonal, used), (n_scored, fixed, here), (pivot, gain, tie) = functions, sizes, worth
     share, equal, excess = gain / pivot, 1.0 + tie, 0.0
@@ -77,6 +79,7 @@ def is_least(vectors: Any, functions: Any, scratch: FloatArray, sizes: Any, wort
 @in_place_sum
 def newcomer(vectors: Any, functions: Any, scratch: FloatArray, sizes: Any) -> None:
     """Fill in v = [-a - (δ/Δ)u, 1], and (w + κv)², summed over outputs that count."""
+    _inline()
     _wide()
     (a, t, V, number, ratio), (w, by_output, _, _), (n_scored, fixed, here) = vectors, functions, sizes
     kappa, first = by_output[1, 0], min(n_scored, 1)
@@ -116,6 +119,7 @@ def weakest(scratch: FloatArray, diagonal: FloatArray, slots: Any, worth: Any) -
 @in_place_sum
 def _finish_scores(scratch: FloatArray, diagonal: FloatArray, used: FloatArray, factor: Any, here: Any) -> None:
     """Divide by the diagonal of P⁻¹ after the newcomer's arrival."""
+    _inline()
     _wide()
     for i in range(here):
         unused, v = 1.0 - used[i], scratch[0, i]
@@ -124,6 +128,7 @@ def _finish_scores(scratch: FloatArray, diagonal: FloatArray, used: FloatArray, 
 
 @in_place_least
 def _least(scratch: FloatArray, size: Any) -> Any:
+    _inline()
     _wide()
     least = _OUT_OF_USE
     for i in range(size):
@@ -134,6 +139,7 @@ def _least(scratch: FloatArray, size: Any) -> Any:
 @in_place_sum
 def _growing_step(sums: Any, functions: Any, vectors: Any, totals: Any, row: Any) -> None:
     """Have v, row 0 of scratch, join; ``row`` are its place in the block, slot, all slots, δ, pivot, forgetful."""
+    _inline()
     _wide()
     (w, by_output, P_diagonal, used), (a, scratch, K_diagonal), (counts, numbers) = functions, vectors, totals
     P_sum, K_sum = sums
@@ -164,6 +170,7 @@ def _pruning_step(before: Matrices, sums: Any, functions: Any, vectors: Any, tot
 
     ``what`` are its slot, how many slots are taken, all slots, and whether the past is forgotten.
     """
+    _inline()
     _wide()
     (w, _, P_diagonal, used), (_, scratch, K_diagonal), (counts, numbers) = functions, vectors, totals
     P_sum, K_sum = sums

@@ -2,7 +2,8 @@
 
 With two threads, the second one has the kernel values of the next block and their products with K⁻¹ ready when the
 first one has learned the rows of a block: it takes K⁻¹ as it was before, and mends the products by what the block has
-changed. Then the first thread applies the block to P⁻¹ and the second to K⁻¹, and both multiply by P⁻¹.
+changed. Then the first thread applies the block to P⁻¹ and the second to K⁻¹, and both multiply by P⁻¹: each takes the
+next part of the products that nobody has begun with.
 
 Each thread counts what it has done, in a number that the other waits for.
 """
@@ -16,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from mercer._jit import in_place, load_shared, store_shared
+from mercer._jit import count_shared, in_place, load_shared, store_shared
 from mercer._typing import FloatArray, IntArray
 from mercer.solvers.compiled_blas import Routines, call_back
 from mercer.solvers.recursive.state import (
@@ -36,14 +37,16 @@ from mercer.solvers.recursive.state import (
 from mercer.solvers.recursive.steps import learn_rows
 from mercer.solvers.recursive.updates import (
     apply,
+    clear_behind,
     error_of_inverse,
     go_back,
     moved,
     multiply,
-    multiply_half,
+    multiply_panel,
+    n_panels,
     take_diagonal,
 )
-from mercer.solvers.recursive.values import Source, fill_values, take_factors
+from mercer.solvers.recursive.values import Source, fill_values, move_factors
 from mercer.solvers.recursive.vectors import fold
 
 __all__ = ["SPOILT", "follow", "lead", "learn_blocks", "quit_waiting", "shared_counts"]
@@ -51,10 +54,12 @@ __all__ = ["SPOILT", "follow", "lead", "learn_blocks", "quit_waiting", "shared_c
 # How far K⁻¹(Kz) may be from z, of random signs, before K⁻¹ is computed anew; its relative error is then about 1e-9.
 SPOILT = 1e-7
 
-_LEADER, _FOLLOWER, _QUIT = 0, 8, 16  # places among shared counts, on cache lines of their own
-_SPOILT, _FAILED = 1, 2  # reasons to quit
+# Places among shared counts, on cache lines of their own: what each has done; after which block to stop; whether to
+# quit at once; parts of products that somebody has begun with.
+_LEADER, _FOLLOWER, _STOP, _QUIT, _PANELS = 0, 8, 16, 24, 32
 _PATIENCE = 2000  # looks at a number before others are let run
 
+_count: Any = count_shared
 _load: Any = load_shared
 _store: Any = store_shared
 
@@ -69,24 +74,28 @@ def _let_others_run() -> int:
 
 def shared_counts() -> tuple[IntArray, int]:
     """What two threads have in common: counts, and how to let others run."""
-    return np.zeros(24, dtype=np.int64), _let_others_run()
+    return np.zeros(40, dtype=np.int64), _let_others_run()
 
 
 def quit_waiting(shared: tuple[IntArray, int]) -> None:
     """Have the other thread wait no more."""
-    shared[0][_QUIT] = _FAILED
+    shared[0][_QUIT] = 1
 
 
 @in_place
 def learn_blocks(blas: Routines, state: State, matrices: Matrices, limits: Limits, source: Source, rows: Any) -> Any:
-    """Learn rows, in blocks, until K⁻¹ is spoilt; return how many.
+    """Learn rows, in blocks; return how many.
 
+    These are all, unless K⁻¹ is spoilt, there may be too little room for the next block, or a row of it is too far.
     ``rows`` are data, where to begin in them, and the number of their first row.
     """
     (data, start, first), done = rows, rows[1]
     while done < len(data.prior):
         m, stop = state.counts[SIZE], min(done + len(state.values), len(data.prior))
-        fill_values(blas, source, state.columns, state.values, (m, done, done, stop))
+        if not has_room(limits, m, stop - done):
+            break
+        if not fill_values(blas, source, state.columns, state.values, (m, done, done, stop)):
+            break
         open_block(state, stop - done, first + done)
         sizes = (m, stop - done, stop - done)
         multiply(blas, matrices.P, state.values, state.u, sizes)
@@ -116,15 +125,19 @@ def lead(blas: Routines, states: Any, matrices: Matrices, limits: Limits, source
     n_rows, done, posts = len(data.prior), rows[1], 0
     stop = min(done + len(state.values), n_rows)
     m = state.counts[SIZE]
-    fill_values(blas, source, state.columns, state.values, (m, done, done, stop))
+    is_possible = has_room(limits, m, stop - done)
+    if not is_possible or not fill_values(blas, source, state.columns, state.values, (m, done, done, stop)):
+        _store(shared[0], _QUIT, 1)
+        return 0
     open_block(state, stop - done, first + done)
     sizes = (m, stop - done, stop - done)
     multiply(blas, matrices.P, state.values, state.u, sizes)
     multiply(blas, matrices.K, state.values, state.a, sizes)
     take_diagonal(matrices.P, state.P_diagonal, state.counts)
     posts = _post(shared, _LEADER, posts)
-    expected = 0
+    block, expected = 0, 0
     while True:
+        block += 1
         n_next = min(len(state.values), n_rows - stop)
         learn_rows(blas, state, matrices, limits, data, done)
         expected += 1
@@ -134,20 +147,25 @@ def lead(blas: Routines, states: Any, matrices: Matrices, limits: Limits, source
         hand_over(state, ahead)
         if n_next > 0:
             open_block(ahead, n_next, first + stop)
+        if not has_room(limits, ahead.counts[SIZE], n_next):
+            _store(shared[0], _STOP, block)
+        _store(shared[0], _PANELS, 0)
         posts = _post(shared, _LEADER, posts)
         apply_to_P(blas, state, matrices.P)
         posts = _post(shared, _LEADER, posts)
         done = stop
         expected += 1
-        if not _arrives(shared, _FOLLOWER, expected):  # K⁻¹, and the next block in its places
+        if not _arrives(shared, _FOLLOWER, expected):  # the next block in its places
             return 0
-        if n_next == 0 or _load(shared[0], _QUIT) > 0:
-            break
-        take_diagonal(matrices.P, ahead.P_diagonal, ahead.counts)
-        multiply_half(blas, matrices.P, ahead.values, ahead.u, (ahead.counts[BEFORE], n_next, n_next), False)
+        if n_next > 0:
+            take_diagonal(matrices.P, ahead.P_diagonal, ahead.counts)
+            clear_behind(ahead.u, (ahead.counts[BEFORE], n_next, n_next))
+            multiply_some(blas, matrices.P, ahead, n_next, shared)
         expected += 1
-        if not _arrives(shared, _FOLLOWER, expected):  # the other half
+        if not _arrives(shared, _FOLLOWER, expected):  # K⁻¹, and the other products
             return 0
+        if n_next == 0 or _load(shared[0], _STOP) == block:  # the other thread may have gone on
+            break
         stop = done + n_next
         state, ahead = ahead, state
     return done - start
@@ -157,15 +175,16 @@ def lead(blas: Routines, states: Any, matrices: Matrices, limits: Limits, source
 def follow(blas: Routines, states: Any, matrices: Matrices, limits: Limits, source: Source, rows: Any) -> None:
     """What ``lead`` waits for."""
     (state, ahead), (data, done, first, shared) = states, rows
-    n_rows, posts, expected = len(data.prior), 0, 1
+    n_rows, posts, block, expected = len(data.prior), 0, 0, 1
     stop = min(done + len(state.values), n_rows)
     if not _arrives(shared, _LEADER, expected):
         return
     while True:
+        block += 1
         n_next = min(len(state.values), n_rows - stop)
         m, n_own = state.counts[BEFORE], stop - done
-        if n_next > 0:
-            fill_values(blas, source, state.columns, ahead.values, (m, done, stop, stop + n_next))
+        if not fill_values(blas, source, state.columns, ahead.values, (m, done, stop, stop + n_next)):
+            _store(shared[0], _STOP, block)
         posts = _post(shared, _FOLLOWER, posts)
         if n_next > 0:
             multiply(blas, matrices.K, ahead.values, ahead.a, (m, n_next, n_own))
@@ -176,20 +195,37 @@ def follow(blas: Routines, states: Any, matrices: Matrices, limits: Limits, sour
             span = (n_next, 0, 0, state.counts[N_G], m + n_own)
             fold(blas, ahead.values, ahead.a, (state.G, state.d), ahead.projections, span)
             move_block(state, ahead, n_next)
+        posts = _post(shared, _FOLLOWER, posts)
         extend_gram(state, matrices.gram, data.prior, done)
         apply_to_K(blas, state, matrices.K)
         if is_spoilt(blas, ahead, matrices, limits.fixed, first + stop, state.scratch):
-            _store(shared[0], _QUIT, _SPOILT)
-        posts = _post(shared, _FOLLOWER, posts)
+            _store(shared[0], _STOP, block)
         expected += 1
         if not _arrives(shared, _LEADER, expected):
             return
-        if n_next == 0 or _load(shared[0], _QUIT) > 0:
-            break
-        multiply_half(blas, matrices.P, ahead.values, ahead.u, (ahead.counts[BEFORE], n_next, n_next), True)
+        if n_next > 0:
+            multiply_some(blas, matrices.P, ahead, n_next, shared)
         posts = _post(shared, _FOLLOWER, posts)
+        if n_next == 0 or _load(shared[0], _STOP) == block:
+            break
         done, stop = stop, stop + n_next
         state, ahead = ahead, state
+
+
+@in_place
+def multiply_some(blas: Routines, P: FloatArray, state: State, n_rows: Any, shared: Any) -> None:
+    """Multiply the rows of a block by P⁻¹, together with another thread: columns that it has not begun with."""
+    m = state.counts[BEFORE]
+    panel = _count(shared[0], _PANELS)
+    while panel < n_panels(m):
+        multiply_panel(blas, P, state.values, state.u, (m, n_rows, panel))
+        panel = _count(shared[0], _PANELS)
+
+
+@in_place
+def has_room(limits: Limits, size: Any, n_rows: Any) -> Any:
+    """Whether all rows of a block may become functions."""
+    return size + n_rows <= limits.room or limits.room >= limits.max_basis
 
 
 @in_place
@@ -217,7 +253,7 @@ def _arrives(shared: Any, place: Any, number: Any) -> Any:
     """Wait for a number; whether it has come."""
     looks = 0
     while _load(shared[0], place) < number:
-        if _load(shared[0], _QUIT) == _FAILED:
+        if _load(shared[0], _QUIT) > 0:
             return False
         looks += 1
         if looks > _PATIENCE:
@@ -256,7 +292,7 @@ def close_block(state: State, source: Source, start: Any) -> None:
         counts[CHANGED] += 1
         state.columns[place] = own + slot - m
         if source.profile != 0:
-            take_factors(source, place, start + slot - m)
+            move_factors(source.functions, place, slot)
         state.births[place] = state.births[slot]
         for o in range(len(state.w)):
             state.w[o, place] = state.w[o, slot]

@@ -31,6 +31,7 @@ __all__ = [
     "Matrices",
     "State",
     "aligned",
+    "good_length",
 ]
 
 BEFORE, ROWS, N_V, N_G, SIZE, GROWN, PRUNED, SCORED, CHANGED = range(9)  # of ``counts``
@@ -50,10 +51,16 @@ def aligned(n_rows: int, n_columns: int) -> FloatArray:
     return flat[start : start + n_rows * n_columns].reshape(n_rows, n_columns)
 
 
+def good_length(size: int) -> int:
+    """A length of rows that is at least that: whole cache lines, and no power of two, so that columns share no set."""
+    size = (size + 7) // 8 * 8
+    return size + 8 if size % 64 == 0 else size
+
+
 class Limits(NamedTuple):
     """The rules, as numbers; a negative ``gain_tol`` asks for novelty alone.
 
-    The first ``fixed`` functions, which count in ``max_basis``, are never removed.
+    The first ``fixed`` functions, which count in ``max_basis``, are never removed. There is memory for ``room``.
     """
 
     noise: float
@@ -64,6 +71,7 @@ class Limits(NamedTuple):
     forgetting: float
     least_novelty: float
     tie: float
+    room: int
 
 
 class State(NamedTuple):
@@ -135,21 +143,23 @@ class State(NamedTuple):
 
     @classmethod
     def empty(cls, n_rows: int, slots: int, n_outputs: int) -> State:
-        """Room for blocks of that many rows and slots."""
-        tables = {"V": 5, "P_room": 5, "G": 2, "K_room": 2, "values": 1, "u": 1, "a": 1}
-        rows: dict[str, Any] = {name: aligned(number * n_rows, slots) for name, number in tables.items()}
-        for name in ("P_diagonal", "K_diagonal", "used"):
-            rows[name] = aligned(1, slots)[0]
-        for name in ("births", "homes", "columns", "source", "P_moved", "K_moved"):
-            rows[name] = np.empty(slots, dtype=np.intp)
+        """Room for blocks of that many rows and slots; the tables lie in one piece of memory, on cache lines."""
+        numbers = {"V": 5, "G": 2, "P_room": 5, "K_room": 2, "values": 1, "u": 1, "a": 1}
+        heights = {name: number * n_rows for name, number in numbers.items()}
+        heights |= {"w": n_outputs, "scratch": 4, "P_diagonal": 1, "K_diagonal": 1, "used": 1}
+        tables: dict[str, Any] = {}
+        memory, start = aligned(sum(heights.values()), slots), 0
+        for name, height in heights.items():
+            tables[name], start = memory[start : start + height], start + height
+        tables |= {name: tables[name][0] for name in ("P_diagonal", "K_diagonal", "used")}
+        names = ("births", "homes", "columns", "source", "P_moved", "K_moved")
+        tables |= zip(names, np.empty((len(names), slots), dtype=np.intp), strict=True)
         return cls(
-            **rows,
-            w=aligned(n_outputs, slots),
+            **tables,
             c=np.empty(5 * n_rows),
             d=np.empty(2 * n_rows),
             counts=np.zeros(9, dtype=np.intp),
             numbers=np.zeros(6),
-            scratch=aligned(4, slots),
             by_output=np.empty((2, n_outputs)),
             projections=np.empty((n_rows, max(5 * FOLD, 2 * n_rows))),
         )

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mercer._jit import in_place_sum, wide_vectors
+from mercer._jit import always_inline, in_place_sum, wide_vectors
 from mercer._typing import FloatArray
 from mercer.solvers.compiled_blas import Routines
 from mercer.solvers.recursive.changes import is_least, join, newcomer, weakest
@@ -32,12 +32,14 @@ from mercer.solvers.recursive.vectors import add_projections, fill_with_zeros, f
 
 __all__ = ["learn_rows"]
 
+_inline: Any = always_inline
 _wide: Any = wide_vectors
 
 
 @in_place_sum
 def learn_rows(blas: Routines, state: State, before: Matrices, limits: Limits, data: Data, start: Any) -> None:
     """Learn the rows of a block, those of the data from ``start`` on, one after the other."""
+    _wide()
     counts, numbers, noise = state.counts, state.numbers, limits.noise
     folded_v, folded_g = 0, 0  # vectors that are in u and a
     for t in range(counts[ROWS]):
@@ -101,6 +103,7 @@ def _fold_both(blas: Routines, state: State, t: Any, folded: Any) -> None:
 
 @in_place_sum
 def _forget(w: FloatArray, P_diagonal: FloatArray, K_diagonal: FloatArray, numbers: FloatArray, rates: Any) -> None:
+    _inline()
     share, noise, here = rates
     fresh = (1.0 - share) / noise
     numbers[SIGMA] *= share
@@ -122,6 +125,7 @@ def _combine(row: Any, used: FloatArray, w: FloatArray, V: FloatArray, scales: A
     ``row`` are the tables of k, Mk and a, and its place in them; ``scales`` σ, τ, number, size. Returns the products of
     k with both, and with the first coefficients.
     """
+    _inline()
     _wide()
     (values, u, a, t), (sigma, tau, number, size) = row, scales
     along_u, along_a, along_w = 0.0, 0.0, 0.0
@@ -143,6 +147,7 @@ def _normal_step(values: FloatArray, V: FloatArray, functions: Any, numbers: Flo
     ``functions`` are the diagonal of P⁻¹, coefficients, ρ and κ; ``row`` the place of P⁻¹k in V, the row's place in the
     block, its slot, Δ, ρ of the first output, the number of outputs that count, all targets and its number among them.
     """
+    _inline()
     _wide()
     (diagonal, w, by_output), (number, t, here, Delta, first, n_scored, targets, target) = functions, row
     share, along = 1.0 / Delta, first / Delta

@@ -16,13 +16,15 @@ from mercer.solvers.recursive.state import BEFORE, FULL, ROWS, SIGMA, SIZE, TAU,
 
 __all__ = [
     "apply",
+    "clear_behind",
     "error_of_inverse",
     "go_back",
     "inverse",
     "lower_factor",
     "moved",
     "multiply",
-    "multiply_half",
+    "multiply_panel",
+    "n_panels",
     "take_diagonal",
 ]
 
@@ -30,6 +32,9 @@ __all__ = [
 _GOLDEN, _LAST_BIT = np.uint64(0x9E3779B97F4A7C15), np.uint64(63)
 _SHIFTS = np.uint64(30), np.uint64(27)
 _MIXERS = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+
+
+_PANEL = 64  # columns that are computed together; see ``compiled_blas`` for what parts are good
 
 
 @in_place
@@ -50,32 +55,36 @@ def multiply(blas: Routines, matrix: FloatArray, values: FloatArray, products: F
     if m <= FULL:
         add_product(blas, values, matrix, products, (n_rows, m, m, slots, stride, slots, False, 0.0))
     else:
-        multiply_symmetric(blas, values, matrix, products, (n_rows, m, slots, stride, slots))
-    _clear_behind(products, sizes)
+        for panel in range(n_panels(m)):
+            multiply_panel(blas, matrix, values, products, (m, n_rows, panel))
+    clear_behind(products, sizes)
 
 
 @in_place
-def multiply_half(
-    blas: Routines, matrix: FloatArray, values: FloatArray, products: FloatArray, sizes: Any, second: Any
-) -> None:
-    """Fill in one half of the columns of the products, for two threads; all of them in the first one, if few."""
-    (m, n_rows, _), slots, stride, half = sizes, values.shape[1], matrix.shape[1], sizes[0] // 16 * 8
-    corner, rest = matrix[:, half:], m - half
-    if m <= FULL:
-        if not second:
-            multiply(blas, matrix, values, products, sizes)
-    elif second:
-        here, mine = values[:, half:], products[:, half:]
-        multiply_symmetric(blas, here, matrix[half:, half:], mine, (n_rows, rest, slots, stride, slots))
-        add_product(blas, values, corner, mine, (n_rows, rest, half, slots, stride, slots, False, 1.0))
-        _clear_behind(products, sizes)
-    else:
-        multiply_symmetric(blas, values, matrix, products, (n_rows, half, slots, stride, slots))
-        add_product(blas, values[:, half:], corner, products, (n_rows, half, rest, slots, stride, slots, True, 1.0))
+def n_panels(m: Any) -> Any:
+    """Of so many columns."""
+    return -(-m // _PANEL)
 
 
 @in_place
-def _clear_behind(products: FloatArray, sizes: Any) -> None:
+def multiply_panel(blas: Routines, matrix: FloatArray, values: FloatArray, products: FloatArray, sizes: Any) -> None:
+    """Fill in some columns of the products, from the upper triangle of the inverse; ``sizes``: m, rows, which ones."""
+    (m, n_rows, panel), slots, stride = sizes, values.shape[1], matrix.shape[1]
+    first = panel * _PANEL
+    behind = min(first + _PANEL, m)
+    number, mine = behind - first, products[:, first:]
+    multiply_symmetric(blas, values[:, first:], matrix[first:, first:], mine, (n_rows, number, slots, stride, slots))
+    if first > 0:
+        above = (n_rows, number, first, slots, stride, slots, False, 1.0)
+        add_product(blas, values, matrix[:, first:], mine, above)
+    if behind < m:
+        beside = (n_rows, number, m - behind, slots, stride, slots, True, 1.0)
+        add_product(blas, values[:, behind:], matrix[first:, behind:], mine, beside)
+
+
+@in_place
+def clear_behind(products: FloatArray, sizes: Any) -> None:
+    """Fill with zeros what is behind the products; ``sizes`` as of ``multiply``."""
     m, n_rows, n_zeros = sizes
     for t in range(n_rows):
         for j in range(n_zeros):

@@ -10,7 +10,7 @@ from mercer._jit import in_place
 from mercer._typing import FloatArray, IntArray
 from mercer.solvers.compiled_blas import Routines, add_product, call_back
 
-__all__ = ["Source", "fill_values", "look_up", "take_factors"]
+__all__ = ["Source", "fill_values", "look_up", "move_factors"]
 
 
 class Source(NamedTuple):
@@ -20,10 +20,20 @@ class Source(NamedTuple):
     ----------
     given : array (n, q + n)
         The values, if there is no profile.
-    left : array (n, e)
-        The rows as factors: k(x, z) is the profile of l(x)·r(z), and r is l with its last two entries exchanged.
+    rows : array (n, d)
+    width : int
+        The number e of factors.
+    scaling : int
+        Address of a callback that makes left factors of rows: k(x, z) is the profile of l(x)·r(z), and r is l with its
+        last two entries exchanged; see ``fill_values`` for its arguments.
+    scales : array
+    farthest : float
+        Rows for which the callback tells a larger number have no factors.
+    left : array (room, e)
+        Left factors of the rows of two blocks, to be filled in, as the next one.
     functions : array (e, room)
         Right factors of the functions in use, with room for the rows of two blocks; those of newcomers are filled in.
+    far : array (1,)
     profile : int
         Address of a callback, or 0; see ``fill_values`` for its arguments.
     parameters : array
@@ -32,8 +42,14 @@ class Source(NamedTuple):
     """
 
     given: FloatArray
+    rows: FloatArray
+    width: int
+    scaling: int
+    scales: FloatArray
+    farthest: float
     left: FloatArray
     functions: FloatArray
+    far: FloatArray
     profile: int
     parameters: FloatArray
     fixed: int
@@ -41,14 +57,16 @@ class Source(NamedTuple):
 
 def look_up(values: FloatArray) -> Source:
     """Values that are known."""
-    return Source(values, np.empty((0, 1)), np.empty((1, 0)), 0, np.empty(0), 0)
+    table, row = np.empty((0, 0)), np.empty(0)
+    return Source(values, table, 0, 0, row, 0.0, table, table, row, 0, row, 0)
 
 
 @in_place
-def fill_values(blas: Routines, source: Source, columns: IntArray, out: FloatArray, spans: Any) -> None:
+def fill_values(blas: Routines, source: Source, columns: IntArray, out: FloatArray, spans: Any) -> Any:
     """Fill in the values of rows ``start`` to ``stop``: of m functions, then of the rows from ``first`` on.
 
     ``spans`` are m, first, start, stop; ``columns`` (m,) tell where the functions' values stand among those given.
+    Returns whether it can be done: no row is too far. The right factors of rows before ``start`` are filled in anyhow.
     """
     m, first, start, stop = spans
     n_rows, n_own, given = stop - start, stop - first, source.given
@@ -59,24 +77,35 @@ def fill_values(blas: Routines, source: Source, columns: IntArray, out: FloatArr
                 out[t, j] = given[start + t, columns[j]]
             for j in range(n_own):
                 out[t, m + j] = given[start + t, own + j]
-        return
-    functions, left = source.functions, source.left[start:]
-    width, room, stride = left.shape[1], functions.shape[1], out.shape[1]
-    for j in range(n_own):
-        take_factors(source, m + j, first + j)
+        return True
+    functions, far, width = source.functions, source.far, source.width
+    call_back(source.scaling, (source.rows[first:], n_own, source.rows.shape[1], source.scales, source.left, far))
+    if not far[0] <= source.farthest:
+        _turn(source.left, functions, m, start - first)  # which were near enough before
+        return False
+    _turn(source.left, functions, m, n_own)
+    left, room, stride = source.left[start - first :], functions.shape[1], out.shape[1]
     add_product(blas, left, functions, out, (n_rows, m + n_own, width, width, room, stride, False, 0.0))
     tile = (out, n_rows, m + n_own, stride)
     call_back(source.profile, (*tile, left, width, functions, room, source.parameters))
     for t in range(n_rows):
         for j in range(source.fixed):
             out[t, j] = 1.0
+    return True
 
 
 @in_place
-def take_factors(source: Source, place: Any, row: Any) -> None:
-    """Fill in the right factors of a function that is a row."""
-    width = source.left.shape[1]
-    for k in range(width - 2):
-        source.functions[k, place] = source.left[row, k]
-    source.functions[width - 2, place] = source.left[row, width - 1]
-    source.functions[width - 1, place] = source.left[row, width - 2]
+def _turn(left: FloatArray, functions: FloatArray, place: Any, number: Any) -> None:
+    """Fill in the right factors of rows whose left factors are known, as functions from ``place`` on."""
+    width = left.shape[1]
+    for k in range(width):
+        factor = k if k < width - 2 else 2 * width - 3 - k  # the last two are exchanged
+        for j in range(number):
+            functions[k, place + j] = left[j, factor]
+
+
+@in_place
+def move_factors(functions: FloatArray, place: Any, slot: Any) -> None:
+    """Have the right factors of a slot in another place."""
+    for k in range(len(functions)):
+        functions[k, place] = functions[k, slot]

@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from mercer._jit import in_place_sum, wide_vectors
+from mercer._jit import always_inline, in_place_sum, wide_vectors
 from mercer._typing import FloatArray
 from mercer.solvers.compiled_blas import Routines, add_product
+from mercer.solvers.recursive.state import FULL
 
 __all__ = ["add_column", "add_projections", "add_squares", "append", "copy_row", "fill_with_zeros", "fold"]
 
+_inline: Any = always_inline
 _wide: Any = wide_vectors
 
 
@@ -42,6 +44,7 @@ def add_projections(
     products: FloatArray, values: FloatArray, t: Any, vectors: FloatArray, factors: FloatArray, span: Any
 ) -> None:
     """Add Σ c (v·k) v to a row: four vectors at a time, which stay in the cache between product and sum."""
+    _inline()
     _wide()
     first, last, size = span
     alone = first + (last - first) % 4
@@ -66,6 +69,7 @@ def add_projections(
 
 @in_place_sum
 def _add_four(target: FloatArray, t: Any, vectors: FloatArray, j: Any, factors: Any, size: Any) -> None:
+    _inline()
     _wide()
     f0, f1, f2, f3 = factors
     for i in range(size):
@@ -75,6 +79,7 @@ def _add_four(target: FloatArray, t: Any, vectors: FloatArray, j: Any, factors: 
 @in_place_sum
 def add_column(target: FloatArray, t: Any, sums: Any, span: Any) -> None:
     """Add column ``place`` of Σ c vvᵀ to a row; ``span``: number of vectors, place, size."""
+    _inline()
     _wide()
     (vectors, factors), (last, place, size) = sums, span
     alone = last % 4
@@ -95,6 +100,7 @@ def add_column(target: FloatArray, t: Any, sums: Any, span: Any) -> None:
 @in_place_sum
 def append(sums: Any, number: Any, scratch: FloatArray, what: Any) -> Any:
     """Append a row of scratch, zeros behind its first entries, and its factor; return how many vectors there are."""
+    _inline()
     _wide()
     (vectors, factors), (row, size, slots, factor) = sums, what
     for i in range(size):
@@ -107,6 +113,7 @@ def append(sums: Any, number: Any, scratch: FloatArray, what: Any) -> Any:
 @in_place_sum
 def fill_with_zeros(vectors: FloatArray, number: Any, first: Any, last: Any) -> None:
     """Fill some entries of a row with zeros."""
+    _inline()
     for i in range(np.uintp(first), np.uintp(last)):  # signed numbers, which may count from the end, are slower
         vectors[number, i] = 0.0
 
@@ -114,6 +121,7 @@ def fill_with_zeros(vectors: FloatArray, number: Any, first: Any, last: Any) -> 
 @in_place_sum
 def add_squares(vector: FloatArray, scratch: FloatArray, row: Any, factor: Any, size: Any) -> None:
     """Add the squares of a row of scratch, times a factor."""
+    _inline()
     _wide()
     for i in range(size):
         vector[i] += factor * scratch[row, i] * scratch[row, i]
@@ -121,11 +129,13 @@ def add_squares(vector: FloatArray, scratch: FloatArray, row: Any, factor: Any, 
 
 @in_place_sum
 def copy_row(scratch: FloatArray, row: Any, matrix: FloatArray, place: Any, sizes: Any) -> None:
-    """Fill in a row of a symmetric matrix, of which the upper triangle is known; zeros in slots beyond it."""
+    """Fill in a row of a symmetric matrix, of a large one from its upper triangle; zeros in slots beyond it."""
+    _inline()
     m, size = sizes
     if place < m:
-        for i in range(place):
+        above = place if m > FULL else 0  # entries that are known above the diagonal only
+        for i in range(above):
             scratch[row, i] = matrix[i, place]
-        for i in range(np.uintp(place), np.uintp(m)):
+        for i in range(np.uintp(above), np.uintp(m)):
             scratch[row, i] = matrix[place, i]
     fill_with_zeros(scratch, row, m if place < m else 0, size)
