@@ -11,18 +11,28 @@ __all__ = ["recompute_pairs", "scale_points", "scale_rows", "scaled_exponent", "
 
 
 @jit_sum
+def _half_square(rows: FloatArray, i: Any, n_features: Any) -> Any:
+    """|x̃|²/2 of a row, in a loop that stores nothing.
+
+    Where a loop stores, compiled code sums in another order if it finds the arrays close to each other in memory, and
+    results would differ in their last bits from one call to the next.
+    """
+    square = rows.dtype.type(0)
+    for k in range(n_features):
+        square += rows[i, k] * rows[i, k]
+    return square * rows.dtype.type(0.5)
+
+
+@jit_sum
 def scale_rows(rows: FloatArray, shift: FloatArray, inverse_scale: FloatArray, out: FloatArray) -> Any:
     """Fill out (T, d+2) with [x̃, -|x̃|²/2, 1], x̃ = (x - shift) · inverse_scale; return the largest |x̃|²/2."""
     n_features = rows.shape[1]
     one = out.dtype.type(1)
     largest: Any = 0.0
     for i in range(rows.shape[0]):
-        half_norm = out.dtype.type(0)
         for k in range(n_features):
-            value = (rows[i, k] - shift[k]) * inverse_scale[k]
-            out[i, k] = value
-            half_norm += value * value
-        half_norm = half_norm * out.dtype.type(0.5)
+            out[i, k] = (rows[i, k] - shift[k]) * inverse_scale[k]
+        half_norm = _half_square(out, i, n_features)
         out[i, n_features] = -half_norm
         out[i, n_features + 1] = one
         largest = max(largest, half_norm)
@@ -52,13 +62,12 @@ def scale_points(
     """Fill rows ``places`` of z̃ (m, d) and [z̃, 1, -|z̃|²/2] (m, d+2), float64 inside; return whether all are finite."""
     n_features, finite = points.shape[1], True
     for place in places:
-        half_norm = scaled.dtype.type(0)
         for k in range(n_features):
             value = scaled.dtype.type((points[place, k] - shift[k]) * inverse_scale[k])
             scaled[place, k] = value
             folded[place, k] = value
-            half_norm += value * value
-        folded[place, n_features + 1] = scaled.dtype.type(-0.5) * half_norm
+        half_norm = _half_square(scaled, place, n_features)
+        folded[place, n_features + 1] = -half_norm
         finite = finite and bool(np.isfinite(half_norm))
     return finite
 
