@@ -28,7 +28,7 @@ _PIECE = 256  # rows whose kernel values, also among each other, are made togeth
 # second or so, as nothing can be interrupted in between; or so many rows, as two threads start slowly.
 _WORK, _LEAST_ROWS = 500_000_000, 2048
 _RETRY = 8  # pieces after which compiled code is tried again, when a row was too far for it
-_SIDE_BY_SIDE = 160  # functions from which on a second thread is worth it
+_SIDE_BY_SIDE = 64  # functions from which on a second thread is worth it
 
 
 class SequentialLearner:
@@ -99,7 +99,10 @@ class SequentialLearner:
         if not isinstance(self._values, TabulatedRows):
             most = max(m, min(self.recursion.rules.max_basis, max(2 * m, m + _PIECE)))
             work = most**2 + 16 * (most + rows.shape[1]) + 1000  # as large as the square of functions, if they are many
-            piece = rows[: max(_LEAST_ROWS, _WORK // work)]
+            most_rows = max(_LEAST_ROWS, _WORK // work)
+            if self._together is not None and m < _SIDE_BY_SIDE:  # there may soon be enough functions for two threads
+                most_rows = min(most_rows, max(_PIECE // 2, self.recursion.n_seen))
+            piece = rows[:most_rows]
             source = self._factored(piece, most)
             if source is not None:
                 return piece, source

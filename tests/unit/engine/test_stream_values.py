@@ -20,9 +20,12 @@ RULES = Rules(1e-2, 200, 1e-2, 1e-6)
 
 
 def filled(source, n_points, first, start, stop):
-    out = np.full((stop - start, n_points + stop - first + 3), np.nan)
-    possible = fill_values(routines(), source, np.arange(n_points), out, (n_points, first, start, stop))
-    assert np.all(np.isnan(out[:, -3:]))
+    """Values of the rows from ``start`` on, after those of the rows before them."""
+    possible, columns = True, np.arange(n_points)
+    for begin, end in ((first, start), (start, stop)):
+        out = np.full((end - begin, n_points + end - first + 3), np.nan)
+        possible = possible and fill_values(routines(), source, columns, out, (n_points, first, begin, end))
+        assert np.all(np.isnan(out[:, -3:]))
     return out[:, :-3] if possible else None
 
 

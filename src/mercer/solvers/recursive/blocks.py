@@ -71,7 +71,7 @@ def block_rows(n_functions: int, forgetting: float = 1.0) -> int:
 
     What is left of the state before a block after forgetting must be a number, and its inverse, too.
     """
-    rows = 16 if n_functions <= FULL else 64 if n_functions < 700 else MOST_ROWS
+    rows = 16 if n_functions <= 128 else 32 if n_functions <= FULL else 64 if n_functions < 700 else MOST_ROWS
     return rows if forgetting == 1.0 else max(1, min(rows, int(np.log(_LEAST_LEFT) / np.log(forgetting))))
 
 

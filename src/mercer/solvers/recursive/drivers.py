@@ -24,6 +24,7 @@ from mercer.solvers.recursive.state import (
     BEFORE,
     CHANGED,
     DRIFT,
+    FULL,
     N_G,
     N_V,
     ROWS,
@@ -101,9 +102,11 @@ def learn_blocks(blas: Routines, state: State, matrices: Matrices, limits: Limit
         multiply(blas, matrices.P, state.values, state.u, sizes)
         multiply(blas, matrices.K, state.values, state.a, sizes)
         take_diagonal(matrices.P, state.P_diagonal, state.counts)
-        take_diagonal(matrices.K, state.K_diagonal, state.counts)
+        if limits.forgetting < 1.0:
+            take_diagonal(matrices.K, state.K_diagonal, state.counts)
         learn_rows(blas, state, matrices, limits, data, done)
         close_block(state, source, done)
+        move_functions(state, source, 0)
         extend_gram(state, matrices.gram, data.prior, done)
         apply_to_P(blas, state, matrices.P)
         apply_to_K(blas, state, matrices.K)
@@ -159,8 +162,12 @@ def lead(blas: Routines, states: Any, matrices: Matrices, limits: Limits, source
             return 0
         if n_next > 0:
             take_diagonal(matrices.P, ahead.P_diagonal, ahead.counts)
-            clear_behind(ahead.u, (ahead.counts[BEFORE], n_next, n_next))
-            multiply_some(blas, matrices.P, ahead, n_next, shared)
+            sizes = (ahead.counts[BEFORE], n_next, n_next)
+            if is_small(ahead):
+                multiply(blas, matrices.P, ahead.values, ahead.u, sizes)
+            else:
+                clear_behind(ahead.u, sizes)
+                multiply_some(blas, matrices.P, ahead, n_next, shared)
         expected += 1
         if not _arrives(shared, _FOLLOWER, expected):  # K⁻¹, and the other products
             return 0
@@ -191,6 +198,7 @@ def follow(blas: Routines, states: Any, matrices: Matrices, limits: Limits, sour
         expected += 1
         if not _arrives(shared, _LEADER, expected):
             return
+        move_functions(state, source, n_next)
         if n_next > 0:
             span = (n_next, 0, 0, state.counts[N_G], m + n_own)
             fold(blas, ahead.values, ahead.a, (state.G, state.d), ahead.projections, span)
@@ -201,10 +209,11 @@ def follow(blas: Routines, states: Any, matrices: Matrices, limits: Limits, sour
         if is_spoilt(blas, ahead, matrices, limits.fixed, first + stop, state.scratch):
             _store(shared[0], _STOP, block)
         expected += 1
-        if not _arrives(shared, _LEADER, expected):
-            return
-        if n_next > 0:
-            multiply_some(blas, matrices.P, ahead, n_next, shared)
+        if not is_small(ahead):
+            if not _arrives(shared, _LEADER, expected):
+                return
+            if n_next > 0:
+                multiply_some(blas, matrices.P, ahead, n_next, shared)
         posts = _post(shared, _FOLLOWER, posts)
         if n_next == 0 or _load(shared[0], _STOP) == block:
             break
@@ -220,6 +229,12 @@ def multiply_some(blas: Routines, P: FloatArray, state: State, n_rows: Any, shar
     while panel < n_panels(m):
         multiply_panel(blas, P, state.values, state.u, (m, n_rows, panel))
         panel = _count(shared[0], _PANELS)
+
+
+@in_place
+def is_small(state: State) -> Any:
+    """Whether one thread is to multiply by P⁻¹: to fetch it from the other one's cache would take longer."""
+    return state.counts[BEFORE] <= FULL
 
 
 @in_place
@@ -291,8 +306,6 @@ def close_block(state: State, source: Source, start: Any) -> None:
             continue
         counts[CHANGED] += 1
         state.columns[place] = own + slot - m
-        if source.profile != 0:
-            move_factors(source.functions, place, slot)
         state.births[place] = state.births[slot]
         for o in range(len(state.w)):
             state.w[o, place] = state.w[o, slot]
@@ -310,6 +323,16 @@ def extend_gram(state: State, gram: FloatArray, prior: FloatArray, start: Any) -
             if places[j] < slot:  # of two newcomers the later one has the value
                 gram[min(place, j), max(place, j)] = state.values[slot - m, places[j]]
         gram[place, place] = prior[start + slot - m]
+
+
+@in_place
+def move_functions(state: State, source: Source, n_rows: Any) -> None:
+    """Have the factors of functions in their places, and those of rows that are known, of the next block, after them."""
+    if source.profile != 0:
+        counts, places = state.counts, state.K_moved
+        n_moved = moved(state.source, counts[SIZE], places)
+        sizes = (n_moved, counts[SIZE], counts[BEFORE] + counts[ROWS], n_rows)
+        move_factors(source.functions, state.source, places, sizes)
 
 
 @in_place

@@ -37,7 +37,7 @@ __all__ = [
 BEFORE, ROWS, N_V, N_G, SIZE, GROWN, PRUNED, SCORED, CHANGED = range(9)  # of ``counts``
 SIGMA, TAU, COST, LEAST, HIDDEN, DRIFT = range(6)  # of ``numbers``
 # Up to so many functions both triangles of the inverses are kept: half of the work is not faster than whole products.
-FULL = 160
+FULL = 256
 FOLD = 16  # rows after which vectors are folded into the products of the rows to come
 
 

@@ -55,25 +55,26 @@ def learn_rows(blas: Routines, state: State, before: Matrices, limits: Limits, d
         along = _combine((state.values, state.u, state.a, t), state.used, state.w, state.V, scales)
         prior = data.prior[row]
         Delta, delta = 1.0 / data.weights[row] + along[0], prior - along[1]
+        share = 1.0 / Delta  # used more than once, lest the compiler divide in the loop over functions instead
         if not delta >= numbers[LEAST] * prior:
             numbers[LEAST] = delta / prior
         rho = data.targets[row, 0] - along[2]
-        about = (counts[N_V], t, here, Delta, rho, counts[SCORED], data.targets, row)
+        about = (counts[N_V], t, here, share, rho, counts[SCORED], data.targets, row)
         square = _normal_step(state.values, state.V, (state.P_diagonal, state.w, state.by_output), numbers, about)
         slots = counts[BEFORE] + counts[ROWS]
         fill_with_zeros(state.V, counts[N_V], here, slots)
-        state.c[counts[N_V]] = -1.0 / (Delta * numbers[SIGMA])
+        state.c[counts[N_V]] = -share / numbers[SIGMA]
         counts[N_V] += 1
         data.residuals[row] = square
         if not delta > max(limits.novelty_tol, limits.least_novelty * prior):
             continue
-        pivot = delta * (noise + delta / Delta)
+        pivot = delta * (noise + delta * share)
         gain = square / (noise * Delta + delta) ** 2 * pivot
         if limits.gain_tol >= 0.0 and delta * gain <= limits.gain_tol:
             continue
         for o in range(len(state.w)):
             state.by_output[1, o] = state.by_output[0, o] / (noise * Delta + delta)
-        vectors, sizes = (state.a, t, state.V, counts[N_V] - 1, delta / Delta), (counts[SCORED], limits.fixed, here)
+        vectors, sizes = (state.a, t, state.V, counts[N_V] - 1, delta * share), (counts[SCORED], limits.fixed, here)
         is_full = counts[SIZE] >= limits.max_basis
         worth = (pivot, gain, limits.tie)
         functions = (state.w, state.by_output, state.P_diagonal, state.used)
@@ -145,12 +146,12 @@ def _normal_step(values: FloatArray, V: FloatArray, functions: Any, numbers: Flo
     """Learn a row by its targets: fill in ρ; return |ρ|² of the outputs that count.
 
     ``functions`` are the diagonal of P⁻¹, coefficients, ρ and κ; ``row`` the place of P⁻¹k in V, the row's place in the
-    block, its slot, Δ, ρ of the first output, the number of outputs that count, all targets and its number among them.
+    block, its slot, 1/Δ, ρ of the first output, the number of outputs that count, all targets and its number among them.
     """
     _inline()
     _wide()
-    (diagonal, w, by_output), (number, t, here, Delta, first, n_scored, targets, target) = functions, row
-    share, along = 1.0 / Delta, first / Delta
+    (diagonal, w, by_output), (number, t, here, share, first, n_scored, targets, target) = functions, row
+    along = first * share
     for i in range(here):
         u = V[number, i]
         diagonal[i] -= share * u * u
@@ -163,7 +164,7 @@ def _normal_step(values: FloatArray, V: FloatArray, functions: Any, numbers: Flo
         rho = targets[target, o]
         for i in range(here):
             rho -= values[t, i] * w[o, i]
-        along = rho / Delta
+        along = rho * share
         for i in range(here):
             w[o, i] += along * V[number, i]
         by_output[0, o] = rho
@@ -171,5 +172,5 @@ def _normal_step(values: FloatArray, V: FloatArray, functions: Any, numbers: Flo
             square += rho * rho
         else:
             numbers[HIDDEN] += rho * along
-    numbers[COST] += square / Delta
+    numbers[COST] += square * share
     return square

@@ -30,7 +30,7 @@ class Source(NamedTuple):
     farthest : float
         Rows for which the callback tells a larger number have no factors.
     left : array (room, e)
-        Left factors of the rows of two blocks, to be filled in, as the next one.
+        Left factors of the rows of a block, to be filled in, as the next one.
     functions : array (e, room)
         Right factors of the functions in use, with room for the rows of two blocks; those of newcomers are filled in.
     far : array (1,)
@@ -66,7 +66,7 @@ def fill_values(blas: Routines, source: Source, columns: IntArray, out: FloatArr
     """Fill in the values of rows ``start`` to ``stop``: of m functions, then of the rows from ``first`` on.
 
     ``spans`` are m, first, start, stop; ``columns`` (m,) tell where the functions' values stand among those given.
-    Returns whether it can be done: no row is too far. The right factors of rows before ``start`` are filled in anyhow.
+    Right factors of rows before ``start`` are known. Returns whether it can be done: no row is too far.
     """
     m, first, start, stop = spans
     n_rows, n_own, given = stop - start, stop - first, source.given
@@ -78,13 +78,12 @@ def fill_values(blas: Routines, source: Source, columns: IntArray, out: FloatArr
             for j in range(n_own):
                 out[t, m + j] = given[start + t, own + j]
         return True
-    functions, far, width = source.functions, source.far, source.width
-    call_back(source.scaling, (source.rows[first:], n_own, source.rows.shape[1], source.scales, source.left, far))
+    left, functions, far, width = source.left, source.functions, source.far, source.width
+    call_back(source.scaling, (source.rows[start:], n_rows, source.rows.shape[1], source.scales, left, far))
     if not far[0] <= source.farthest:
-        _turn(source.left, functions, m, start - first)  # which were near enough before
         return False
-    _turn(source.left, functions, m, n_own)
-    left, room, stride = source.left[start - first :], functions.shape[1], out.shape[1]
+    _turn(left, functions, m + start - first, n_rows)
+    room, stride = functions.shape[1], out.shape[1]
     add_product(blas, left, functions, out, (n_rows, m + n_own, width, width, room, stride, False, 0.0))
     tile = (out, n_rows, m + n_own, stride)
     call_back(source.profile, (*tile, left, width, functions, room, source.parameters))
@@ -105,7 +104,15 @@ def _turn(left: FloatArray, functions: FloatArray, place: Any, number: Any) -> N
 
 
 @in_place
-def move_factors(functions: FloatArray, place: Any, slot: Any) -> None:
-    """Have the right factors of a slot in another place."""
+def move_factors(functions: FloatArray, slots: IntArray, places: IntArray, sizes: Any) -> None:
+    """Have right factors after a block where they belong.
+
+    ``places`` are taken by newcomers, from later slots; ``sizes`` are the number of these places, of functions after
+    the block, of slots in it, and of rows that are known behind them.
+    """
+    n_moved, size, behind, n_rows = sizes
     for k in range(len(functions)):
-        functions[k, place] = functions[k, slot]
+        for i in range(n_moved):
+            functions[k, places[i]] = functions[k, slots[places[i]]]
+        for j in range(n_rows):
+            functions[k, size + j] = functions[k, behind + j]
