@@ -14,6 +14,7 @@ from mercer.kernels import Gaussian, Linear, Matern
 from mercer.kernels.stationary import StationarySection
 from mercer.solvers.compiled_blas import routines
 from mercer.solvers.recursive import Rules, blocks
+from mercer.solvers.recursive.state import FULL
 from mercer.solvers.recursive.values import fill_values, look_up
 
 RULES = Rules(1e-2, 200, 1e-2, 1e-6)
@@ -82,9 +83,10 @@ def test_rows_too_far_have_no_factors():
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
 @pytest.mark.parametrize("intercept", [False, True])
-def test_tables_decide_as_factors_do(n_jobs, intercept, monkeypatch):
+@pytest.mark.parametrize("max_basis", [100, FULL + 24])
+def test_tables_decide_as_factors_do(n_jobs, intercept, max_basis, monkeypatch):
     X, y = make_waves(1500, n_features=4, noise=0.1, random_state=0)
-    rules = Rules(1e-2, 180, 1e-2, 1e-6, intercept=intercept)
+    rules = Rules(1e-2, max_basis, 1e-2, 1e-6, intercept=intercept)
     factored = learned(X, y, Gaussian(1.0), n_jobs, rules)
     assert isinstance(factored._values, FactoredRows)
     assert factored.recursion.n_pruned > 100
@@ -137,16 +139,18 @@ def test_kernels_without_factors_are_asked_once(monkeypatch):
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
 @pytest.mark.parametrize("distance", [20.0, 2000.0])
-def test_a_stream_may_go_far_away_in_the_midst_of_rows(distance, n_jobs, monkeypatch):
+@pytest.mark.parametrize("max_basis", [80, 200, FULL + 20])
+def test_a_stream_may_go_far_away_in_the_midst_of_rows(distance, n_jobs, max_basis, monkeypatch):
     """Blocks before the far rows are learned by factors, from the old centre, and then from a new one or by tables."""
     tables = count_tables(monkeypatch)
     X, y = make_waves(2000, n_features=4, noise=0.1, random_state=0)
     X[1333:] += distance
-    factored = learned(X, y, Gaussian(0.8), n_jobs)
-    assert len(factored.points) == 200
+    rules = Rules(1e-2, max_basis, 1e-2, 1e-6)
+    factored = learned(X, y, Gaussian(0.8), n_jobs, rules)
+    assert len(factored.points) == max_basis
     assert bool(tables) == (distance > 100)
     monkeypatch.setattr(StationarySection, "factors", lambda *_: None)
-    assert_same(factored, learned(X, y, Gaussian(0.8), n_jobs))
+    assert_same(factored, learned(X, y, Gaussian(0.8), n_jobs, rules))
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
@@ -177,23 +181,26 @@ def test_a_spoilt_inverse_of_a_dictionary_that_grows(n_jobs):
 
 
 @pytest.mark.parametrize("kernel", [Matern(1.0), Gaussian(1.0) + 0.1 * Linear()])
-def test_two_threads_decide_as_one_does_on_tables(kernel):
+@pytest.mark.parametrize("max_basis", [100, FULL + 40])
+def test_two_threads_decide_as_one_does_on_tables(kernel, max_basis):
     X, y = make_waves(1200, n_features=4, noise=0.1, random_state=2)
-    assert_same(learned(X, y, kernel, 1), learned(X, y, kernel, 2))
+    rules = Rules(1e-2, max_basis, 1e-2, 1e-6)
+    assert_same(learned(X, y, kernel, 1, rules), learned(X, y, kernel, 2, rules))
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
-def test_a_spoilt_inverse_is_computed_anew_in_the_midst_of_rows(n_jobs):
+@pytest.mark.parametrize("m", [80, 200, FULL + 20])
+def test_a_spoilt_inverse_is_computed_anew_in_the_midst_of_rows(n_jobs, m):
     X, y = make_waves(2400, n_features=4, noise=0.1, random_state=0)
-    learner = learned(X[:800], y[:800], Gaussian(1.0), n_jobs)
-    assert len(learner.points) == 200
-    noise = 1e-5 * np.random.default_rng(0).normal(size=(200, 200))
+    learner = learned(X[:800], y[:800], Gaussian(1.0), n_jobs, Rules(1e-2, m, 1e-2, 1e-6))
+    assert len(learner.points) == m
+    noise = 1e-5 * np.random.default_rng(0).normal(size=(m, m))
     learner.recursion.K_inverse[:] += noise + noise.T
     learner.learn(X[800:], y[800:, np.newaxis])
     recursion = learner.recursion
     assert recursion.n_refreshed > 0
     assert recursion.n_seen == 2400
-    np.testing.assert_allclose(recursion.K_inverse @ Gaussian(1.0)(learner.points), np.eye(200), rtol=0, atol=1e-7)
+    np.testing.assert_allclose(recursion.K_inverse @ Gaussian(1.0)(learner.points), np.eye(m), rtol=0, atol=1e-7)
 
 
 class Wavy(Gaussian):

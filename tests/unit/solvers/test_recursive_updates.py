@@ -16,7 +16,7 @@ def block(m, n_rows):
     return rng.normal(size=(n_rows, m + n_rows + 3)), matrix, np.full((n_rows, m + n_rows + 3), np.nan)
 
 
-@pytest.mark.parametrize("m", [1, FULL, FULL + 1, 192, 333, 700])
+@pytest.mark.parametrize("m", [1, 100, FULL, FULL + 1, 320, 333, 700])
 @pytest.mark.parametrize("n_rows", [1, 64])
 def test_products_of_a_block(m, n_rows):
     values, matrix, products = block(m, n_rows)

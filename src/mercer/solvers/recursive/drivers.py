@@ -3,7 +3,8 @@
 With two threads, the second one has the kernel values of the next block and their products with K⁻¹ ready when the
 first one has learned the rows of a block: it takes K⁻¹ as it was before, and mends the products by what the block has
 changed. Then the first thread applies the block to P⁻¹ and the second to K⁻¹, and both multiply by P⁻¹: each takes the
-next part of the products that nobody has begun with.
+next part of the products that nobody has begun with. A small P⁻¹ stays in the cache of the first thread, which
+multiplies alone, and the factors of functions in that of the second, which moves them.
 
 Each thread counts what it has done, in a number that the other waits for.
 """
