@@ -328,7 +328,7 @@ def extend_gram(state: State, gram: FloatArray, prior: FloatArray, start: Any) -
 
 @in_place
 def move_functions(state: State, source: Source, n_rows: Any) -> None:
-    """Have the factors of functions in their places, and those of rows that are known, of the next block, after them."""
+    """Have the factors of functions in their places, and those of so many rows of the next block after them."""
     if source.profile != 0:
         counts, places = state.counts, state.K_moved
         n_moved = moved(state.source, counts[SIZE], places)

@@ -146,7 +146,7 @@ def _normal_step(values: FloatArray, V: FloatArray, functions: Any, numbers: Flo
     """Learn a row by its targets: fill in ρ; return |ρ|² of the outputs that count.
 
     ``functions`` are the diagonal of P⁻¹, coefficients, ρ and κ; ``row`` the place of P⁻¹k in V, the row's place in the
-    block, its slot, 1/Δ, ρ of the first output, the number of outputs that count, all targets and its number among them.
+    block, its slot, 1/Δ, ρ of the first output, the number of outputs that count, all targets and the row's number.
     """
     _inline()
     _wide()
