@@ -68,7 +68,7 @@ class FactoredRows:
             self._factors = None
             return
         width = self._factors.width
-        self._left = np.empty((2 * MOST_ROWS, width))
+        self._left = np.empty((MOST_ROWS, width))
         self._functions = aligned(width, good_length(room))
         self._functions[:] = 0.0
         order = [*range(width - 2), width - 1, width - 2]

@@ -110,10 +110,10 @@ def generated(make):
 
 
 DATA = {
-    "sinc": (sinc, 2.0),
-    "digits": (digits, 2.0),
-    "waves": (partial(generated, make_waves), 1.5),
-    "clusters": (partial(generated, make_clusters), 1.0),
+    "sinc": (sinc, 2.0, 0.1),
+    "digits": (digits, 2.0, 2.0),
+    "waves": (partial(generated, make_waves), 1.5, 0.8),
+    "clusters": (partial(generated, make_clusters), 1.0, 0.4),
 }
 
 
@@ -121,11 +121,12 @@ DATA = {
 @pytest.mark.parametrize("name", DATA)
 @pytest.mark.parametrize("gain_tol", [None, 1e-4])
 def test_four_data_sets_in_all_batchings(name, gain_tol, max_basis):
-    load, length_scale = DATA[name]
+    load, length_scale, shorter = DATA[name]
     rows, targets = load()
-    kernel, rules, weights = Gaussian(length_scale), Rules(0.1, max_basis, 1e-2, gain_tol), np.ones(600)
+    kernel = Gaussian(length_scale if max_basis < FULL else shorter)
+    rules, weights = Rules(0.1, max_basis, 1e-2, gain_tol), np.ones(600)
     plain, points = one_at_a_time(rules, rows, targets, weights, kernel)
-    assert plain.n_pruned > 20 or len(points) < max_basis
+    assert plain.n_pruned > 20 or name == "sinc", "on a line, few functions are new"
     for size in (1, 7, 64, 600):
         sizes = [size] * (600 // size) + [600 % size]
         fast, fast_points = in_blocks(rules, rows, targets, weights, sizes, kernel)
@@ -172,10 +173,11 @@ def test_large_dictionaries_decide_as_the_reference_does(rules):
 
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("max_basis", [30, 65, 100, 450, 5000])
-def test_two_threads_decide_as_one_does(max_basis, intercept):
+def test_two_threads_decide_as_one_does(max_basis, intercept, monkeypatch):
     """One thread cares for one of the two inverses, the other for the other."""
     X, y = make_waves(1300, n_features=3, noise=0.1, random_state=1)
-    rules = Rules(1e-2, max_basis, 1e-2, 1e-6, intercept=intercept)
+    rules, led = Rules(1e-2, max_basis, 1e-2, 1e-6, intercept=intercept), []
+    monkeypatch.setattr(blocks, "lead", lambda *piece: led.append(drivers.lead(*piece)) or led[-1])
     learners = [SequentialLearner(Gaussian(0.7), rules, 3, 1, n_jobs=n_jobs) for n_jobs in (1, 2)]
     errors = [learner.learn(X, y[:, np.newaxis]) for learner in learners]
     one, two = (learner.recursion for learner in learners)
@@ -186,3 +188,4 @@ def test_two_threads_decide_as_one_does(max_basis, intercept):
     gram = two.gram[int(intercept) :, int(intercept) :]
     np.testing.assert_allclose(gram, Gaussian(0.7)(learners[1].points), rtol=0, atol=1e-12)
     assert one.n_grown > 100, "the dictionary must change"
+    assert sum(led) > 800 if max_basis > 64 else not led, "most rows are learned by two threads, if functions are many"
