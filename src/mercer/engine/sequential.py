@@ -11,9 +11,9 @@ from scipy.linalg import solve_triangular
 
 from mercer._typing import FloatArray, IntArray
 from mercer.engine.executors.threads import blas_threads, pair
-from mercer.engine.rows import Rows
+from mercer.engine.rows import ArrayRows, Rows
 from mercer.engine.stream_values import FactoredRows, TabulatedRows
-from mercer.engine.tiles import tile_rows
+from mercer.engine.tiles import tile_rows, working_memory_bytes
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.kernels import Kernel
 from mercer.solvers.recursive import BlockRecursion, Rules, Source, Together, inverse
@@ -27,8 +27,12 @@ _PIECE = 256  # rows whose kernel values, also among each other, are made togeth
 # Rows that are learned together, where compiled code computes their kernel values, times what a row takes: a tenth of a
 # second or so, as nothing can be interrupted in between; or so many rows, as two threads start slowly.
 _WORK, _LEAST_ROWS = 500_000_000, 2048
+# The same for a second or so, and bytes: rows of a source that are read and learned together.
+_SECOND, _MEMORY = 4_000_000_000, 1 << 25
 _RETRY = 8  # pieces after which compiled code is tried again, when a row was too far for it
-_SIDE_BY_SIDE = 64  # functions from which on a second thread is worth it
+# A second thread takes a millisecond or two to start with, and saves a third of the time: it is worth it from so many
+# functions on, and from so many rows times the square of functions.
+_SIDE_BY_SIDE, _WORTH = 64, 50_000_000
 
 
 class SequentialLearner:
@@ -100,7 +104,7 @@ class SequentialLearner:
             most = max(m, min(self.recursion.rules.max_basis, max(2 * m, m + _PIECE)))
             work = most**2 + 16 * (most + rows.shape[1]) + 1000  # as large as the square of functions, if they are many
             most_rows = max(_LEAST_ROWS, _WORK // work)
-            if self._together is not None and m < _SIDE_BY_SIDE:  # there may soon be enough functions for two threads
+            if self._together is not None and not _is_worth(len(rows), m):  # there may soon be more functions
                 most_rows = min(most_rows, max(_PIECE // 2, self.recursion.n_seen))
             piece = rows[:most_rows]
             source = self._factored(piece, most)
@@ -110,9 +114,17 @@ class SequentialLearner:
         return piece, self._tabulated(piece)
 
     def stream(
-        self, rows: Rows, targets: FloatArray, weights: FloatArray | None = None
+        self, rows: Rows, targets: FloatArray, weights: FloatArray | None = None, *, often: bool = False
     ) -> Iterator[tuple[int, FloatArray]]:
         """Learn a source of rows in its order; rows of weight zero are left out.
+
+        Parameters
+        ----------
+        rows : Rows (n, d)
+        targets : array (n, p)
+        weights : array (n,) or None
+        often : bool, default=False
+            Whether to tell after a tile of rows; else after a second or so, as it is faster to learn many at once.
 
         Yields
         ------
@@ -121,14 +133,20 @@ class SequentialLearner:
         squares : array
             As of ``learn``, for the rows that were learned since.
         """
-        width = rows.n_features + min(self.recursion.rules.max_basis, rows.n_rows)
-        for start, stop, block in rows.tiles(0, rows.n_rows, tile_rows(width)):
+        tile = tile_rows(rows.n_features + min(self.recursion.rules.max_basis, rows.n_rows))
+        most = tile * (1 if often else max(1, self._rows_at_once(rows.n_features) // tile))
+        for start, stop, block in _gathered(rows, tile, most):
             span = slice(start, stop)
             if weights is None:
                 yield stop, self.learn(block, targets[span])
             else:
                 used = weights[span] > 0
                 yield stop, self.learn(block[used], targets[span][used], weights[span][used])
+
+    def _rows_at_once(self, n_features: int) -> int:
+        m, row_bytes = self.recursion.rules.max_basis, 8 * (n_features + 1)
+        in_memory = min(_MEMORY, working_memory_bytes() // 4) // row_bytes
+        return min(in_memory, _SECOND // (m**2 + 16 * (m + n_features) + 1000))
 
     def copy(self) -> SequentialLearner:
         """A learner with the same future that shares nothing that changes."""
@@ -224,8 +242,8 @@ class SequentialLearner:
         return vars(self) | {"_values": None, "_together": None}  # without rows that were seen
 
     def _pair(self, n_rows: int) -> AbstractContextManager[Together | None]:
-        long = n_rows >= _SIDE_BY_SIDE and self.recursion.rules.max_basis >= _SIDE_BY_SIDE
-        return pair() if long and self.n_jobs > 1 else nullcontext(None)
+        long = self.n_jobs > 1 and _is_worth(n_rows, self.recursion.rules.max_basis)
+        return pair() if long else nullcontext(None)
 
     def _factored(self, rows: FloatArray, most: int) -> Source | None:
         """Kernel values, to up to so many functions, that compiled code computes, if it can."""
@@ -244,7 +262,7 @@ class SequentialLearner:
         self, rows: FloatArray, values: FloatArray | Source, data: tuple[FloatArray, FloatArray, FloatArray]
     ) -> FloatArray:
         """Learn rows with k(x, x), targets and weights, as many as their values allow."""
-        together = self._together if len(self.points) >= _SIDE_BY_SIDE else None
+        together = self._together if _is_worth(len(rows), len(self.points)) else None
         fixed = int(self.recursion.rules.intercept)
         origin, squares = self.recursion.learn(values, *data, together=together)
         origin = origin[fixed:]  # without the constant
@@ -278,3 +296,19 @@ class SequentialLearner:
             msg = f"k(x, x) goes up to {np.max(prior):.1g}: kernel values overflow when they are squared. Scale X."
             raise ValueError(msg)
         return prior
+
+
+def _is_worth(n_rows: int, n_functions: int) -> bool:
+    """Whether to learn so many rows by two threads."""
+    return n_functions >= _SIDE_BY_SIDE and n_rows * n_functions**2 >= _WORTH
+
+
+def _gathered(rows: Rows, tile: int, most: int) -> Iterator[tuple[int, int, FloatArray]]:
+    """Rows (start, stop, rows), up to so many at once, a multiple of tiles; read in tiles unless they are an array."""
+    blocks: list[FloatArray] = []
+    first = 0
+    for _, stop, block in rows.tiles(0, rows.n_rows, most if isinstance(rows, ArrayRows) else tile):
+        blocks.append(block)
+        if stop == rows.n_rows or stop - first == most:
+            yield first, stop, blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
+            blocks, first = [], stop

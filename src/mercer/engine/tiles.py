@@ -4,7 +4,7 @@ import os
 
 from sklearn import get_config
 
-__all__ = ["accumulator_workers", "tile_rows"]
+__all__ = ["accumulator_workers", "tile_rows", "working_memory_bytes"]
 
 
 def _tile_bytes() -> int:

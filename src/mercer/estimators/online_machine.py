@@ -109,7 +109,7 @@ class OnlineMachine(BaseEstimator, ABC):
             weights[used] = np.asarray(data.weights)[used]
         learner, new = self._next_learner(), []
         learner.n_jobs = make_threads(self).n_jobs
-        for stop, squares in learner.stream(data.rows, data.targets, weights):
+        for stop, squares in learner.stream(data.rows, data.targets, weights, often=bool(self.record or self.verbose)):
             if self.record and len(squares):
                 new.append((learner.recursion.n_seen, len(learner.points), float(np.mean(squares))))
             if self.verbose:

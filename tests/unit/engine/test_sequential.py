@@ -6,16 +6,28 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn import config_context
 from sklearn.datasets import load_digits
 from threadpoolctl import threadpool_info
 
 from mercer.datasets import make_clusters, make_waves
+from mercer.engine import sequential
+from mercer.engine.rows import ArrayRows
 from mercer.engine.sequential import SequentialLearner
 from mercer.kernels import Gaussian
 from mercer.solvers.recursive import ReferenceRecursion, Rules, blocks, drivers
 from mercer.solvers.recursive.state import FULL
+from tests.doubles import GuardedRows
 
 KERNEL = Gaussian(0.7, 1.7)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _two_threads_for_few_rows():
+    """Have two threads learn rows that are too few to be worth it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sequential, "_WORTH", 0)
+        yield
 
 
 def one_at_a_time(rules, rows, targets, weights, kernel=KERNEL):
@@ -189,3 +201,45 @@ def test_two_threads_decide_as_one_does(max_basis, intercept, monkeypatch):
     np.testing.assert_allclose(gram, Gaussian(0.7)(learners[1].points), rtol=0, atol=1e-12)
     assert one.n_grown > 100, "the dictionary must change"
     assert sum(led) > 800 if max_basis > 64 else not led, "most rows are learned by two threads, if functions are many"
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "max_basis", "expected"), [(6000, 100, True), (1000, 100, False), (2000, 300, True)]
+)
+def test_a_second_thread_is_for_work_that_is_worth_it(n_rows, max_basis, expected, monkeypatch):
+    monkeypatch.setattr(sequential, "_WORTH", 50_000_000)  # as it is
+    led = []
+    monkeypatch.setattr(blocks, "lead", lambda *piece: led.append(drivers.lead(*piece)) or led[-1])
+    X, y = make_waves(n_rows, n_features=5, noise=0.1, random_state=0)
+    learner = SequentialLearner(Gaussian(0.7), Rules(1e-2, max_basis, 1e-2, 1e-6), 5, 1, n_jobs=2)
+    learner.learn(X, y[:, np.newaxis])
+    assert bool(led) == expected
+
+
+def streamed(source, *, often=False):
+    X, y = make_waves(5000, n_features=3, noise=0.1, random_state=0)
+    learner = SequentialLearner(Gaussian(0.7), Rules(1e-2, 30, 1e-2, 1e-6), 3, 1)
+    told = list(learner.stream(source(X), y[:, np.newaxis], often=often))
+    assert sum(len(squares) for _, squares in told) == 5000
+    return learner, [stop for stop, _ in told]
+
+
+@pytest.mark.parametrize("at_once", [1, 600, 2000, 10_000])
+def test_a_source_is_learned_as_an_array_is(at_once, monkeypatch):
+    """Rows are read in tiles, and learned many at once: the same ones, wherever they come from."""
+    monkeypatch.setattr(sequential, "tile_rows", lambda *_: 500)
+    monkeypatch.setattr(SequentialLearner, "_rows_at_once", lambda *_: at_once)
+    (array, told), (source, told_too) = streamed(ArrayRows), streamed(partial(GuardedRows, longest_read=500))
+    step = max(500, at_once // 500 * 500)
+    assert told == told_too == [*range(step, 5000, step), 5000]
+    np.testing.assert_array_equal(array.recursion.coefficients, source.recursion.coefficients)
+    np.testing.assert_array_equal(array.recursion.births, streamed(ArrayRows, often=True)[0].recursion.births)
+
+
+def test_long_streams_are_learned_many_rows_at_once():
+    """By the second, and by the working memory."""
+    learner = SequentialLearner(Gaussian(0.7), Rules(1e-2, 100, 1e-2, 1e-6), 50, 1)
+    assert learner._rows_at_once(50) * 51 * 8 <= 1 << 25
+    assert learner._rows_at_once(50) > 50_000
+    with config_context(working_memory=1):
+        assert learner._rows_at_once(50) * 51 * 8 <= 1 << 18

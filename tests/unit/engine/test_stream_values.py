@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from mercer.datasets import make_waves
+from mercer.engine import sequential
 from mercer.engine.sequential import SequentialLearner
 from mercer.engine.stream_values import FactoredRows, TabulatedRows
 from mercer.exceptions import NotPositiveDefiniteError
@@ -18,6 +19,14 @@ from mercer.solvers.recursive.state import FULL
 from mercer.solvers.recursive.values import fill_values, look_up
 
 RULES = Rules(1e-2, 200, 1e-2, 1e-6)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _two_threads_for_few_rows():
+    """Have two threads learn rows that are too few to be worth it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sequential, "_WORTH", 0)
+        yield
 
 
 def filled(source, n_points, first, start, stop):
