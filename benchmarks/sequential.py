@@ -53,7 +53,7 @@ def _race(rounds: int) -> str:
     ]  # fmt: skip
     return format_table(header, rows) + (
         "\n\nForest, 10 000 rows (2000 for the reference), microseconds per row (best; ratios: median of the rounds,\n"
-        "the best of 1000/functions runs of each). A second thread is used from 64 functions on.\n"
+        "the best of 1000/functions runs of each). A second thread is used for all but the first rows.\n"
         "The plain recursion, compiled: with loops over both matrices, or with NumPy's products of their parts in use."
     )
 
