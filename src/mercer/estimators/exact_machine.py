@@ -29,7 +29,7 @@ from mercer.engine import ArrayRows, Rows, kernel_matrix
 from mercer.estimators.matrix_free import solve_matrix_free
 from mercer.estimators.shell import (
     Data,
-    make_threads,
+    make_executor,
     read_rows,
     resolve_kernel,
     rows_with_a_say,
@@ -123,7 +123,7 @@ class ExactMachine(BaseEstimator, ABC):
         self, rows: Rows, kernel: Kernel, points: FloatArray, weights: FloatArray, right: FloatArray
     ) -> tuple[CholeskyFactor | None, FloatArray, int]:
         """Solve H [ν, η] = [y, 1], or Hα = y; also returns the number of iterations."""
-        threads = make_threads(self)
+        threads = make_executor(self)
         if self.solver == "cholesky":
             # H = K + λW⁻¹ = LLᵀ, in the memory of K
             matrix = kernel_matrix(rows, kernel, points, executor=threads)
@@ -159,7 +159,7 @@ class ExactMachine(BaseEstimator, ABC):
 
     def _evaluate(self, X: Any) -> FloatArray:
         rows = self._new_rows(X)
-        return self.expansion_.evaluate(rows, executor=make_threads(self))
+        return self.expansion_.evaluate(rows, executor=make_executor(self))
 
     def _new_rows(self, X: Any) -> Rows:
         check_is_fitted(self)

@@ -14,7 +14,7 @@ from mercer._validation import check_is_fitted
 from mercer.engine import SequentialLearner
 from mercer.estimators.classification import OneVsRest, decide, flat_decision
 from mercer.estimators.online_machine import OnlineMachine, State, has_no_weight
-from mercer.estimators.shell import Data, all_or_nothing, make_threads, read_data, read_rows
+from mercer.estimators.shell import Data, all_or_nothing, make_executor, read_data, read_rows
 
 __all__ = ["OnlineClassifier"]
 
@@ -128,7 +128,7 @@ class OnlineClassifier(ClassifierMixin, OnlineMachine):
         if len(self.classes_) == 1:
             msg = f"only one class was seen: {self.classes_.tolist()}."
             raise ValueError(msg)
-        return self._state.mean.evaluate(read_rows(self, X, reset=False), executor=make_threads(self))
+        return self._state.mean.evaluate(read_rows(self, X, reset=False), executor=make_executor(self))
 
     def _begin_with(self, x: Mapping[Any, Any], y: Any) -> None:
         """Start with one class: one output as if for a second one, all -1, and a hidden one, all 1."""

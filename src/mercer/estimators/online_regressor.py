@@ -11,7 +11,7 @@ from mercer._typing import FloatArray
 from mercer._validation import check_is_fitted
 from mercer.estimators.online_machine import OnlineMachine, has_no_weight
 from mercer.estimators.regression import KernelRegressor
-from mercer.estimators.shell import all_or_nothing, encode_targets, make_threads, predict_moments, read_data, read_rows
+from mercer.estimators.shell import all_or_nothing, encode_targets, make_executor, predict_moments, read_data, read_rows
 
 __all__ = ["OnlineRegressor"]
 
@@ -175,5 +175,5 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
         rows = read_rows(self, X, reset=False)
         if return_std or return_cov:
             return predict_moments(self, rows, return_std=return_std, return_cov=return_cov)
-        mean = self._state.mean.evaluate(rows, executor=make_threads(self))
+        mean = self._state.mean.evaluate(rows, executor=make_executor(self))
         return mean[:, 0] if self._flat else mean
