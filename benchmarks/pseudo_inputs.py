@@ -9,7 +9,7 @@ import numpy as np
 from benchmarks.clock import race
 from mercer import NystromRegressor, PseudoInputRegressor
 from mercer.datasets import load_abalone, make_waves
-from mercer.engine import Threads, as_rows, blas_threads
+from mercer.engine import ArrayTable, Threads, as_rows, blas_threads
 from mercer.estimators.sparse_objective import SparseObjective
 from mercer.kernels import Gaussian
 from mercer.reports.table import format_table
@@ -32,7 +32,7 @@ def _step(rounds: int) -> str:
     points, rows = X[:200].copy(), []
     for name, kernel in (("one length scale", Gaussian(2.0)), ("one per input", Gaussian(np.full(8, 2.0)))):
         objectives = {
-            kind: SparseObjective(as_rows(X), y[:, np.newaxis], None, kind, Threads()) for kind in ("vfe", "fitc")
+            kind: SparseObjective(ArrayTable(as_rows(X), y[:, np.newaxis]), kind, Threads()) for kind in ("vfe", "fitc")
         }
 
         def step(kind: Any, kernel: Any = kernel, objectives: Any = objectives) -> None:
@@ -72,7 +72,7 @@ def _bounds() -> str:
     for name, (rows_, targets), m in (("abalone", (X, y), 50), ("waves, 10 000", _waves(10_000), 200)):
         d = rows_.shape[1]
         start = rows_[np.random.default_rng(0).choice(len(rows_), m, replace=False)]
-        objective = SparseObjective(as_rows(rows_), targets[:, np.newaxis], None, "vfe", Threads())
+        objective = SparseObjective(ArrayTable(as_rows(rows_), targets[:, np.newaxis]), "vfe", Threads())
         for who, fit in {"mercer": _mercer, **peers}.items():
             begin = time.perf_counter()
             scales, amplitude, noise, points = fit(rows_, targets, start)

@@ -16,7 +16,7 @@ from sklearn.gaussian_process.kernels import Matern as SklearnMatern
 
 from mercer import CommitteeRegressor, ExactRegressor, NystromRegressor, ReducedRankRegressor
 from mercer.basis import Basis
-from mercer.engine import ArrayRows, Threads, conditional_statistics
+from mercer.engine import ArrayRows, ArrayTable, Threads, conditional_statistics
 from mercer.estimators.frame import Frame
 from mercer.kernels import Gaussian, Linear, Matern, Polynomial
 from tests import oracles
@@ -84,8 +84,8 @@ def test_statistics_of_blocks_of_one_row_are_those_of_fitc(problem, as_slices):
     single = [slice(i, i + 1) for i in range(n)] if as_slices else [np.array([i]) for i in range(n)]
     actual, without = (
         conditional_statistics(
-            ArrayRows(problem.rows), targets, features,
-            noise=problem.noise, weights=problem.weights, blocks=blocks, executor=Threads(1),
+            ArrayTable(ArrayRows(problem.rows), targets, problem.weights), features,
+            noise=problem.noise, blocks=blocks, executor=Threads(1),
         )
         for blocks in (single, None)
     )  # fmt: skip

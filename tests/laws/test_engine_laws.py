@@ -11,15 +11,17 @@ from sklearn import config_context
 
 from mercer.engine import (
     ArrayRows,
+    ArrayTable,
     Features,
     Threads,
     gram_times,
     kernel_matrix,
     kernel_times,
     normal_statistics,
-    tiles,
+    table,
     transposed_times,
 )
+from mercer.engine.executors import plan
 from mercer.kernels import Gaussian, Linear, Matern, Polynomial
 
 
@@ -38,13 +40,8 @@ class Problem:
         )
 
     def statistics(self, n_jobs=1, weights=None):
-        return normal_statistics(
-            ArrayRows(self.table),
-            self.targets,
-            Features(self.kernel, self.points),
-            weights=self.weights if weights is None else weights,
-            executor=Threads(n_jobs),
-        )
+        table = ArrayTable(ArrayRows(self.table), self.targets, self.weights if weights is None else weights)
+        return normal_statistics(table, Features(self.kernel, self.points), executor=Threads(n_jobs))
 
     def products(self, n_jobs=1):
         rows, executor = ArrayRows(self.table), Threads(n_jobs)
@@ -77,7 +74,11 @@ def problems(draw):
 @contextmanager
 def tile_size(tile_bytes, working_memory):
     """Tiles of about so many bytes, within so much memory for all workers."""
-    with patch.object(tiles, "TILE_BYTES", tile_bytes), config_context(working_memory=working_memory / (1 << 20)):
+    with (
+        patch.object(plan, "TILE_BYTES", tile_bytes),
+        patch.object(table, "_FEWEST_ROWS", 1),  # so that few rows are several partitions, too
+        config_context(working_memory=working_memory / (1 << 20)),
+    ):
         yield
 
 
@@ -109,11 +110,11 @@ def test_tiles_and_threads_do_not_change_products(problem, size, n_jobs):
         assert_equal(value, expected[name])
 
 
-@given(problems(), TILE_SIZES, JOBS)
-def test_results_do_not_depend_on_timing(problem, size, n_jobs):
+@given(problems(), TILE_SIZES, JOBS, JOBS)
+def test_results_depend_neither_on_timing_nor_on_the_number_of_workers(problem, size, n_jobs, others):
     with tile_size(*size):
-        first, second = problem.statistics(n_jobs), problem.statistics(n_jobs)
-        products, again = problem.products(n_jobs), problem.products(n_jobs)
+        first, second = problem.statistics(n_jobs), problem.statistics(others)
+        products, again = problem.products(n_jobs), problem.products(others)
     np.testing.assert_array_equal(first.sums, second.sums)
     for name, value in products.items():
         np.testing.assert_array_equal(value, again[name])

@@ -8,7 +8,7 @@ import pytest
 from scipy.linalg import cholesky, solve_triangular
 from sklearn import config_context
 
-from mercer.engine import ArrayRows, ConditionalStatistics, Features, Threads, conditional_statistics
+from mercer.engine import ArrayRows, ArrayTable, ConditionalStatistics, Features, Threads, conditional_statistics
 from mercer.kernels import Gaussian, Linear, Matern
 from tests.doubles import GuardedRows
 
@@ -47,11 +47,9 @@ class Problem:
 
     def statistics(self, blocks=None, *, n_jobs=1, rows=None):
         return conditional_statistics(
-            ArrayRows(self.rows) if rows is None else rows,
-            self.targets,
+            ArrayTable(ArrayRows(self.rows) if rows is None else rows, self.targets, self.weights),
             Features(self.kernel, self.points, self.lower),
             noise=self.noise,
-            weights=self.weights,
             blocks=blocks,
             executor=Threads(n_jobs),
         )
@@ -223,7 +221,9 @@ def test_features_that_leave_nothing_of_a_difference_are_refused(spoil):
     problem = Problem()
     features = replace(Features(problem.kernel, problem.points, problem.lower), **spoil)
     with pytest.raises(ValueError, match="need whitened float64 features"):
-        conditional_statistics(ArrayRows(problem.rows), problem.targets, features, noise=0.1, executor=Threads(1))
+        conditional_statistics(
+            ArrayTable(ArrayRows(problem.rows), problem.targets), features, noise=0.1, executor=Threads(1)
+        )
 
 
 # ------------------------------------------------------------------------------------------------------- arithmetic
@@ -342,9 +342,10 @@ def test_nothing_of_size_n_by_m_or_n_by_block_is_stored(n_jobs, with_blocks):
     features = Features(kernel, points, np.asfortranarray(cholesky(kernel(points), lower=True)))
     order = rng.permutation(LARGE)
     blocks = [order[start : start + SIZE] for start in range(0, LARGE, SIZE)] if with_blocks else None
-    arguments = ArrayRows(rows), np.ones((LARGE, 1)), features
+    arguments = ArrayTable(ArrayRows(rows), np.ones((LARGE, 1))), features
     options = {"noise": 0.1, "blocks": blocks, "executor": Threads(n_jobs)}
-    conditional_statistics(ArrayRows(rows[:500]), np.ones((500, 1)), features, noise=0.1, executor=Threads(1))
+    small = ArrayTable(ArrayRows(rows[:500]), np.ones((500, 1)))
+    conditional_statistics(small, features, noise=0.1, executor=Threads(1))
     tracemalloc.start()
     try:
         conditional_statistics(*arguments, **options)

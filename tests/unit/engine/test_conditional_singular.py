@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.linalg import cholesky, solve_triangular
 
-from mercer.engine import ArrayRows, Features, Threads, conditional_statistics
+from mercer.engine import ArrayRows, ArrayTable, Features, Threads, conditional_statistics
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.kernels import Function, Gaussian, Linear, Matern, Polynomial
 
@@ -40,7 +40,7 @@ def draw(kernel=KERNEL, seed=0):
 
 def sums(rows, targets, features, *, noise, blocks=None, weights=None, n_jobs=1):
     return conditional_statistics(
-        ArrayRows(rows), targets, features, noise=noise, blocks=blocks, weights=weights, executor=Threads(n_jobs)
+        ArrayTable(ArrayRows(rows), targets, weights), features, noise=noise, blocks=blocks, executor=Threads(n_jobs)
     )
 
 

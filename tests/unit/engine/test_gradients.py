@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn import config_context
 
-from mercer.engine import Features, Pull, Threads, add_parameters, as_rows, feature_gradient
+from mercer.engine import Features, Pull, Threads, Tile, add_parameters, as_table, feature_gradient
 from mercer.kernels import Gaussian, Linear, Matern, Polynomial
 from tests.doubles import GuardedRows
 
@@ -19,8 +19,8 @@ def problem(kernel, seed=0):
     return rows, Features(kernel, points, lower=lower)
 
 
-def pullback(features, prior, span):
-    by_kernel = np.sin(features) + np.arange(span.start, span.stop)[:, np.newaxis] / N
+def pullback(features, prior, tile):
+    by_kernel = np.sin(features) + np.arange(tile.first, tile.first + tile.n_rows)[:, np.newaxis] / N
     return Pull(by_kernel, np.cos(prior), features[:, 0] ** 2, extra=float(np.sum(features)))
 
 
@@ -29,10 +29,10 @@ def pullback(features, prior, span):
 def test_tiles_add_up_to_all_rows_at_once(kernel, n_jobs):
     rows, features = problem(kernel)
     V, prior = features.tile(rows), kernel.diagonal(rows)
-    pull = pullback(V, prior, slice(0, N))
+    pull = pullback(V, prior, Tile(rows, np.empty((N, 0))))
     guarded = GuardedRows(rows)
     with config_context(working_memory=0.02):
-        sums = feature_gradient(guarded, features, pullback, executor=Threads(n_jobs))
+        sums = feature_gradient(as_table(guarded), features, pullback, executor=Threads(n_jobs))
     assert guarded.rows_read == N  # one pass
     assert guarded.largest_read < N / 2
     np.testing.assert_allclose(sums.points, kernel.points_gradient(rows, features.points, pull.by_kernel), rtol=1e-10)
@@ -48,7 +48,7 @@ def test_tiles_add_up_to_all_rows_at_once(kernel, n_jobs):
 def test_without_weights_the_gram_matrix_is_not_summed():
     rows, features = problem(Gaussian())
     sums = feature_gradient(
-        as_rows(rows), features, lambda V, prior, _span: Pull(0.0 * V, 0.0 * prior), executor=Threads(1)
+        as_table(rows), features, lambda V, prior, _tile: Pull(0.0 * V, 0.0 * prior), executor=Threads(1)
     )
     for array in (sums.gram, sums.points, *sums.parameters.values()):
         np.testing.assert_array_equal(array, 0.0)

@@ -1,10 +1,13 @@
+import threading
+from weakref import ref
+
 import numpy as np
 import pytest
 from scipy.linalg import cholesky
 from sklearn import config_context
 
-from mercer.engine import ArrayRows, Features, NormalStatistics, Threads, normal_statistics, walk
-from mercer.engine import statistics as statistics_module
+from mercer.engine import ArrayRows, ArrayTable, Features, NormalStatistics, Threads, normal_statistics
+from mercer.engine.statistics import NormalPass
 from mercer.kernels import Gaussian
 from tests.doubles import GuardedRows
 
@@ -23,9 +26,8 @@ class Data:
         return Features(Gaussian(), self.points, **options)
 
     def statistics(self, *, weights=None, features=None, n_jobs=1):
-        return normal_statistics(
-            ArrayRows(self.table), self.targets, features or self.features(), weights=weights, executor=Threads(n_jobs)
-        )
+        table = ArrayTable(ArrayRows(self.table), self.targets, weights)
+        return normal_statistics(table, features or self.features(), executor=Threads(n_jobs))
 
     def dense(self, phi, weights=None):
         """Σ ω [φ, y, 1][φ, y, 1]ᵀ."""
@@ -177,26 +179,30 @@ def test_every_row_is_read_once_within_the_working_memory(n_jobs):
     width = 50 + p + 1
     budget = 1 << 18
     with config_context(working_memory=budget / (1 << 20)):
-        normal_statistics(rows, np.zeros((n, p)), features, executor=Threads(n_jobs))
+        normal_statistics(ArrayTable(rows, np.zeros((n, p))), features, executor=Threads(n_jobs))
     assert rows.rows_read == n
     assert rows.largest_read * width * 8 * n_jobs <= budget
 
 
 def test_accumulators_of_all_workers_stay_within_the_working_memory(monkeypatch):
-    made = []
+    made, most, start, lock = [], [], NormalPass.start, threading.Lock()
 
-    class Counted(walk.ArraySum):
-        def __init__(self, value):
-            super().__init__(value)
-            made.append(value.shape)
+    def counted(self):
+        state = start(self)
+        with lock:
+            made.append(ref(state))
+            most.append(sum(one() is not None for one in made))
+        return state
 
-    monkeypatch.setattr(statistics_module, "ArraySum", Counted)
-    data = Data()
-    with config_context(
-        working_memory=2.5 * 8 * 16**2 / (1 << 20)
-    ):  # room for two and a half: M + 3 columns, padded to 16
-        data.statistics(n_jobs=4)
-    assert len(made) == 2
+    monkeypatch.setattr(NormalPass, "start", counted)
+    data = Data(n=5000)
+    one = 8 * 16**2 / (1 << 20)  # M + 3 columns, padded to 16
+    for room, expected in ((1.5, 1), (5.5, 3)):  # a sum of all rows; two of partitions and that of those before
+        most.clear()
+        with config_context(working_memory=room * one):
+            sums = data.statistics(n_jobs=4).sums
+        assert max(most) <= expected
+        np.testing.assert_allclose(sums, data.dense(Gaussian()(data.table, data.points)), rtol=1e-11, atol=1e-11)
 
 
 def test_an_error_of_the_rows_surfaces():

@@ -5,7 +5,7 @@ import pytest
 from scipy.linalg import cholesky
 
 from mercer.basis import Basis
-from mercer.engine import ArrayRows, Threads, normal_statistics
+from mercer.engine import ArrayRows, ArrayTable, Threads, normal_statistics
 from mercer.estimators.frame import Frame
 from mercer.estimators.on_basis import check_same_frame, check_same_outputs
 from mercer.exceptions import NotPositiveDefiniteError
@@ -110,7 +110,7 @@ def test_what_is_not_positive_definite_is_refused(points):
 
 def sums_of(frame, rows, targets, *, whitened=True, weights=None):
     features = frame.features(whitened=whitened)
-    return normal_statistics(ArrayRows(rows), targets, features, weights=weights, executor=Threads(1))
+    return normal_statistics(ArrayTable(ArrayRows(rows), targets, weights), features, executor=Threads(1))
 
 
 @pytest.mark.parametrize("whitened", [False, True])

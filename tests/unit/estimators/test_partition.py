@@ -6,7 +6,7 @@ import pytest
 from sklearn import config_context
 
 from mercer.engine import Threads, as_rows
-from mercer.engine.tiles import MOST_ROWS
+from mercer.engine.executors.plan import MOST_ROWS
 from mercer.estimators.partition import PARTITIONS, block_labels, make_blocks
 from mercer.estimators.shell import Data
 from mercer.kernels import Gaussian, Linear, Matern

@@ -8,7 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import rbf_kernel
 
 from mercer import CommitteeRegressor, NystromRegressor, PseudoInputRegressor
-from mercer.engine import Threads, as_rows
+from mercer.engine import ArrayTable, Threads, as_rows
 from mercer.estimators.sparse_objective import SparseObjective
 from mercer.kernels import Gaussian, Linear, Matern
 from tests.doubles import GuardedRows
@@ -72,7 +72,7 @@ def test_fitc_with_nothing_to_search_for_is_a_committee_of_single_rows(rows, tar
 @each_objective
 def test_the_value_told_is_that_of_the_fitted_parameters(rows, targets, objective):
     model = fit(rows, 50 * targets, objective=objective, max_iter=1000)
-    data = SparseObjective(as_rows(rows), 50 * targets[:, np.newaxis], None, objective, Threads(1))
+    data = SparseObjective(ArrayTable(as_rows(rows), 50 * targets[:, np.newaxis]), objective, Threads(1))
     assert model.objective_value_ == pytest.approx(-data.value(model.kernel_, model.basis_, model.noise_), rel=1e-6)
 
 
@@ -81,7 +81,7 @@ def test_the_value_told_is_that_of_the_fitted_parameters(rows, targets, objectiv
 
 def test_the_end_of_a_search_is_stationary(rows, targets):
     model = fit(rows, targets, tol=1e-12, max_iter=1000)
-    data = SparseObjective(as_rows(rows), targets[:, np.newaxis], None, "vfe", Threads(1))
+    data = SparseObjective(ArrayTable(as_rows(rows), targets[:, np.newaxis]), "vfe", Threads(1))
     _, gradient = data.value_and_gradient(model.kernel_, model.basis_, model.noise_)
     everything = [gradient.points.ravel(), [gradient.log_noise], *map(np.ravel, gradient.parameters.values())]
     _, before = data.value_and_gradient(Gaussian(1.0), rows[:12], 0.1)

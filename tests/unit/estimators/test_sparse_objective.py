@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mercer.engine import Threads, as_rows
+from mercer.engine import ArrayTable, Threads, as_rows
 from mercer.estimators.sparse_objective import SparseObjective
 from mercer.kernels import Gaussian, Linear, Matern
 
@@ -21,7 +21,11 @@ def problem(kind, weighted):
     rows = rng.normal(size=(N, 2))
     targets = np.column_stack([np.sin(2 * rows[:, 0]) + 0.1 * rng.normal(size=N), rows[:, 1] ** 2])
     weights = rng.uniform(0.1, 2.0, size=N) if weighted else None
-    return SparseObjective(as_rows(rows), targets, weights, kind, Threads(1)), rows, rng.normal(size=(10, 2))
+    return (
+        SparseObjective(ArrayTable(as_rows(rows), targets, weights), kind, Threads(1)),
+        rows,
+        rng.normal(size=(10, 2)),
+    )
 
 
 @each_kernel

@@ -41,13 +41,14 @@ class Crew:
         self._handed_out = self._collected = 0
         self._results: dict[int, Any] = {}
         self._failures: dict[int, BaseException] = {}
-        self._stopped = self._begun = False
+        self._stopped = self._starting = self._begun = self._ended = False
         self._done = _thread.allocate_lock()
 
     def run(self, workers: int, *, ahead: int, blas: int) -> None:
         """Work on all numbers, of which ``ahead`` are in work or kept, with BLAS held to ``blas`` threads each."""
         self._done.acquire()
         try:
+            self._starting = True
             _thread.start_new_thread(self._lead, (workers, ahead, blas))
             while not self._done.acquire(timeout=_PATIENCE):
                 pass
@@ -60,10 +61,10 @@ class Crew:
 
     def _wait_for_end(self) -> None:
         deadline = time.monotonic() + _START
-        while not self._begun and time.monotonic() < deadline:  # if it begins later, it stops at once
+        while self._starting and not self._begun and time.monotonic() < deadline:  # if it begins later, it stops at once
             time.sleep(0.001)
-        while self._begun and not self._done.acquire(timeout=_PATIENCE):
-            pass
+        while self._begun and not self._ended:  # the lock may have been taken just before the interruption
+            time.sleep(0.001)
 
     def _lead(self, workers: int, ahead: int, blas: int) -> None:
         self._begun = True
@@ -73,6 +74,7 @@ class Crew:
         except BaseException as error:
             self._failures.setdefault(self._number, error)
         finally:
+            self._ended = True
             self._done.release()
 
     def _work_together(self, workers: int, ahead: int) -> None:

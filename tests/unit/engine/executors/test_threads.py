@@ -1,16 +1,15 @@
-import signal
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
+from dataclasses import dataclass
+from typing import Any
 
 import joblib
 import numpy as np
 import pytest
+from sklearn import config_context
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
-from mercer.engine import Threads
-from mercer.engine.executors.threads import blas_threads
+from mercer.engine import Pass, RowPass, Spans, Threads, blas_threads
 
 PATIENCE = 3.0  # seconds until a test that waits for another thread gives up
 
@@ -43,55 +42,85 @@ def two_threads():
         let_any_thread_set_limits()
 
 
-def spans(task_result):
-    return [(start, stop) for start, stop, _ in task_result]
+@dataclass(frozen=True)
+class Calls(Pass):
+    """Call a function for every tile, and list what it returns."""
+
+    function: Any
+    state_numbers: int = 0
+
+    name, width = "calls", 1
+
+    def start(self):
+        return []
+
+    def add(self, state, tile):
+        state.append(self.function(tile))
+
+    def finish(self, state):
+        return state
 
 
-def record(start, stop, _tick):
-    return start, stop, threading.get_ident()
+@dataclass(frozen=True)
+class Numbers(RowPass):
+    function: Any
+
+    name, width, shape = "numbers", 1, ()
+
+    def apply(self, tile, out):
+        self.function(tile)
+        out[...] = np.arange(tile.first, tile.first + tile.n_rows)
 
 
-# ------------------------------------------------------------------------------------------------------------ spans
+def pieces(number, size=10):
+    """A table of so many tiles, each a partition."""
+    return Spans([size * i for i in range(number + 1)])
+
+
+def run(n_jobs, function, number=10, **options):
+    return Threads(n_jobs, **options).reduce(Calls(function), pieces(number))
+
+
+# ------------------------------------------------------------------------------------------------------- partitions
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2, 3, 8])
-@pytest.mark.parametrize(("n_rows", "tile"), [(1, 10), (10, 10), (11, 10), (100, 7), (1000, 10)])
-def test_spans_cover_all_rows_once_in_order_and_in_whole_tiles(n_jobs, n_rows, tile):
-    result = spans(Threads(n_jobs).run(record, n_rows, tile=tile))
-    assert result[0][0] == 0
-    assert result[-1][1] == n_rows
-    assert all(before[1] == after[0] for before, after in pairwise(result))
-    assert all(start % tile == 0 and start < stop for start, stop in result)
-    assert len(result) == min(n_jobs, -(-n_rows // tile))
+@pytest.mark.parametrize("number", [1, 2, 7, 100])
+def test_results_come_in_the_order_of_partitions(n_jobs, number):
+    def slow(tile):
+        time.sleep(1e-3 * (tile.first % 3))
+        return tile.first
+
+    assert run(n_jobs, slow, number) == [10 * i for i in range(number)]
+    np.testing.assert_array_equal(Threads(n_jobs).map(Numbers(slow), pieces(number)), np.arange(10 * number))
 
 
-def test_no_rows_are_one_empty_span():
-    assert spans(Threads(4).run(record, 0, tile=10)) == [(0, 0)]
-
-
-def test_spans_are_even():
-    lengths = [stop - start for start, stop in spans(Threads(4).run(record, 1000, tile=10))]
-    assert max(lengths) - min(lengths) <= 10
-
-
-def test_fewer_workers_can_be_asked_for():
-    assert len(Threads(4).run(record, 1000, tile=10, workers=2)) == 2
-
-
-def test_spans_run_at_the_same_time():
+def test_partitions_run_at_the_same_time():
     barrier = threading.Barrier(3, timeout=PATIENCE)
 
-    def task(_start, _stop, _tick):
-        barrier.wait()  # broken, were the spans run one after the other
+    def function(_tile):
+        barrier.wait()  # broken, were they run one after the other
         return threading.get_ident()
 
-    assert len(set(Threads(3).run(task, 30, tile=10))) == 3
+    assert len(set(run(3, function, 3))) == 3
 
 
-def test_a_single_span_runs_in_the_calling_thread():
-    for n_jobs, n_rows in [(1, 100), (4, 5)]:
-        (result,) = Threads(n_jobs).run(record, n_rows, tile=10)
-        assert result[2] == threading.get_ident()
+def test_a_single_worker_is_the_calling_thread():
+    for n_jobs, number in [(1, 10), (4, 1)]:
+        assert set(run(n_jobs, lambda _tile: threading.get_ident(), number)) == {threading.get_ident()}
+
+
+def test_few_results_are_kept_while_the_first_one_is_late():
+    begun, handed_out = threading.Event(), []
+
+    def function(tile):
+        handed_out.append(tile.first)
+        if tile.first == 0:
+            begun.wait(0.2)
+            return len(handed_out)
+        return 0
+
+    assert run(2, function, 50)[0] <= 4  # twice as many as there are workers
 
 
 # ----------------------------------------------------------------------------------------------------------- n_jobs
@@ -135,25 +164,40 @@ def test_a_configuration_without_a_number_of_jobs_says_nothing():
 # ------------------------------------------------------------------------------------------------------ BLAS threads
 
 
-@pytest.mark.parametrize(("n_jobs", "workers", "expected"), [(2, None, 1), (4, None, 1), (4, 2, 2), (4, 3, 1)])
+@pytest.mark.parametrize(("n_jobs", "number", "expected"), [(2, 10, 1), (4, 10, 1), (4, 2, 2), (4, 3, 1)])
 @pytest.mark.usefixtures("two_threads")
-def test_blas_is_held_to_its_share_during_the_work(n_jobs, workers, expected):
-    def task(_start, _stop, _tick):
-        return blas_limits()
-
-    results = Threads(n_jobs).run(task, 100, tile=10, workers=workers)
+def test_blas_is_held_to_its_share_during_the_work(n_jobs, number, expected):
+    results = run(n_jobs, lambda _tile: blas_limits(), number)
     assert {limit for limits in results for limit in limits} == {expected}
     assert set(blas_limits()) == {2}
 
 
+@pytest.mark.parametrize("number", [1, 10])
+@pytest.mark.parametrize(("n_jobs", "expected"), [(1, 1), (2, 2)])
+@pytest.mark.usefixtures("two_threads")
+def test_blas_is_held_to_the_number_of_jobs_where_the_caller_works_alone(n_jobs, number, expected):
+    if number > 1 and n_jobs > 1:
+        pytest.skip("several workers")
+    assert {limit for limits in run(n_jobs, lambda _tile: blas_limits(), number) for limit in limits} == {expected}
+    assert set(blas_limits()) == {2}
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_sums_that_fit_memory_once_only_have_all_threads_of_blas():
+    with config_context(working_memory=1):
+        results = Threads(2).reduce(Calls(lambda _tile: blas_limits(), state_numbers=1 << 20), pieces(5))
+    assert len(results) == 5
+    assert {limit for limits in results for limit in limits} == {2}
+
+
 @pytest.mark.usefixtures("two_threads")
 def test_blas_is_restored_after_an_error():
-    def task(_start, _stop, _tick):
+    def function(_tile):
         msg = "broken"
         raise RuntimeError(msg)
 
     with pytest.raises(RuntimeError, match="broken"):
-        Threads(2).run(task, 100, tile=10)
+        run(2, function)
     assert set(blas_limits()) == {2}
 
 
@@ -199,129 +243,79 @@ def test_concurrent_holders_restore_at_the_last_exit():
 
 @pytest.mark.usefixtures("two_threads")
 def test_runs_may_nest():
-    def inner(start, stop, _tick):
-        return stop - start
-
-    def outer(_start, _stop, _tick):
-        return sum(Threads(2).run(inner, 50, tile=10))
-
-    assert Threads(2).run(outer, 100, tile=10) == [50, 50]
+    assert run(2, lambda _tile: sum(run(2, lambda tile: tile.n_rows, 5)), 2) == [50, 50]
     assert set(blas_limits()) == {2}
 
 
 @pytest.mark.usefixtures("two_threads")
 def test_many_runs_at_once():
-    def task(start, stop, tick):
-        tick(stop - start)
-        return float(np.sum(np.arange(start, stop)))
-
     def fit(_index):
-        return sum(Threads(2).run(task, 100, tile=10))
+        return sum(run(2, lambda tile: float(np.sum(tile.first + np.arange(tile.n_rows)))))
 
     results = joblib.Parallel(n_jobs=4, backend="threading")(joblib.delayed(fit)(i) for i in range(20))
     assert results == [4950.0] * 20
     assert set(blas_limits()) == {2}
 
 
-# ----------------------------------------------------------------------------------------- errors and interruptions
+# -------------------------------------------------------------------------------------------------------- errors
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2, 4])
-@pytest.mark.parametrize("failing", [0, 50, 99])
+@pytest.mark.parametrize("failing", [0, 50, 90])
 def test_the_error_of_a_worker_surfaces(n_jobs, failing):
-    def task(start, stop, tick):
-        for row in range(start, stop):
-            if row == failing:
-                msg = f"row {row}"
-                raise KeyError(msg)
-            tick(1)
+    def function(tile):
+        if tile.first == failing:
+            msg = f"row {failing}"
+            raise KeyError(msg)
 
     with pytest.raises(KeyError, match=f"row {failing}"):
-        Threads(n_jobs).run(task, 100, tile=5)
+        run(n_jobs, function)
 
 
-def patient_task(finished, begun=None, before=lambda _start: None):
-    """A task that ticks until it is stopped, or gives up after a while and says so."""
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_an_error_in_merging_surfaces(n_jobs):
+    class Unmergeable(Calls):
+        def merge(self, _state, _other):
+            msg = "do not add"
+            raise ValueError(msg)
 
-    def task(start, _stop, tick):
-        if begun is not None:
-            begun.wait(PATIENCE)
-        before(start)
-        end = time.monotonic() + PATIENCE
-        while time.monotonic() < end:
-            tick(0)
-            time.sleep(1e-3)
-        finished.append(start)
-
-    return task
+    with pytest.raises(ValueError, match="do not add"):
+        Threads(n_jobs).reduce(Unmergeable(lambda _tile: 1), pieces(5))
 
 
 def test_an_error_stops_the_other_workers():
-    finished = []
+    finished, begun = [], threading.Barrier(3)
 
-    def fail(start):
-        if start == 0:
+    def function(tile):
+        if tile.first < 30:
+            begun.wait(PATIENCE)
+        if tile.first == 0:
             msg = "first worker"
             raise RuntimeError(msg)
+        time.sleep(0.01)
+        finished.append(tile.first)
 
     with pytest.raises(RuntimeError, match="first worker"):
-        Threads(3).run(patient_task(finished, threading.Barrier(3), fail), 30, tile=10)
-    assert finished == []
-
-
-@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals cannot be sent to a thread here")
-@pytest.mark.parametrize("n_jobs", [1, 2, 3])
-@pytest.mark.usefixtures("two_threads")
-def test_ctrl_c_stops_the_workers(n_jobs):
-    finished = []
-
-    def press_ctrl_c(start):
-        if start == 0:
-            time.sleep(0.1)  # until the main thread waits for its workers
-            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-
-    with pytest.raises(KeyboardInterrupt):
-        Threads(n_jobs).run(patient_task(finished, threading.Barrier(n_jobs), press_ctrl_c), 30, tile=10)
-    assert finished == []
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("mercer")]
-    assert set(blas_limits()) == {2}
-
-
-def test_ctrl_c_while_workers_are_started_stops_those_that_run(monkeypatch):
-    finished, submitted = [], []
-
-    class InterruptedPool(ThreadPoolExecutor):
-        def submit(self, *arguments, **options):
-            submitted.append(1)
-            if len(submitted) == 2:
-                raise KeyboardInterrupt
-            return super().submit(*arguments, **options)
-
-    monkeypatch.setattr("mercer.engine.executors.threads.ThreadPoolExecutor", InterruptedPool)
-    with pytest.raises(KeyboardInterrupt):
-        Threads(3).run(patient_task(finished), 30, tile=10)
-    assert len(submitted) == 2
-    assert finished == []
+        run(3, function, 1000)
+    assert len(finished) < 10
 
 
 def test_no_threads_are_left_behind():
-    Threads(4).run(record, 1000, tile=10)
+    before = threading.active_count()
+    run(4, lambda _tile: None, 100)
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("mercer")]
+    assert threading.active_count() <= before + 1  # a record of a thread that has ended, until its number is used again
 
 
 # -------------------------------------------------------------------------------------------------------- progress
 
 
 @pytest.mark.parametrize("n_jobs", [1, 3])
-@pytest.mark.parametrize("n_rows", [5, 100])
-def test_ticks_are_counted_when_verbose(n_jobs, n_rows, monkeypatch):
+@pytest.mark.parametrize("number", [1, 10])
+def test_rows_are_counted_when_verbose(n_jobs, number, monkeypatch):
     counted = []
     monkeypatch.setattr("mercer.engine.progress.Progress.advance", lambda _self, rows: counted.append(rows))
-
-    def task(start, stop, tick):
-        tick(stop - start)
-
-    Threads(n_jobs, verbose=0).run(task, n_rows, tile=10)
+    run(n_jobs, lambda _tile: None, number)
     assert counted == []
-    Threads(n_jobs, verbose=1).run(task, n_rows, tile=10)
-    assert sum(counted) == n_rows
+    run(n_jobs, lambda _tile: None, number, verbose=1)
+    assert sum(counted) == 10 * number
