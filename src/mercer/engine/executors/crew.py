@@ -61,7 +61,9 @@ class Crew:
 
     def _wait_for_end(self) -> None:
         deadline = time.monotonic() + _START
-        while self._starting and not self._begun and time.monotonic() < deadline:  # if it begins later, it stops at once
+        while (
+            self._starting and not self._begun and time.monotonic() < deadline
+        ):  # if it begins later, it stops at once
             time.sleep(0.001)
         while self._begun and not self._ended:  # the lock may have been taken just before the interruption
             time.sleep(0.001)

@@ -31,6 +31,8 @@ def _tile_bytes() -> int:
 
 TILE_BYTES = _tile_bytes()
 MOST_ROWS = 4096
+_TINY = 4096  # numbers
+_PIECE_BYTES = 1 << 19  # of a tile: work that is worth a thread
 
 
 @dataclass(frozen=True)
@@ -45,14 +47,20 @@ class Plan:
         How many work at once.
     ahead : int
         How many sums of partitions may be in work, or wait for those before them.
+    blas : int
+        Threads of BLAS for each worker.
     is_merged : bool
         Whether each partition is summed on its own. If not even two sums fit into memory, one takes all rows in turn.
+    is_tiny : bool
+        Whether holding BLAS would take longer than the work, for which BLAS starts no threads anyway.
     """
 
     tile: int
     workers: int
     ahead: int
-    is_merged: bool = True
+    blas: int
+    is_merged: bool
+    is_tiny: bool
 
 
 def make_plan(work: Pass[Any, Any] | RowPass, table: Table, n_jobs: int) -> Plan:
@@ -64,8 +72,13 @@ def make_plan(work: Pass[Any, Any] | RowPass, table: Table, n_jobs: int) -> Plan
     is_merged = 2 * state <= memory
     # The merged sum is one more than the workers have.
     affordable = (memory - state) // max(1, share) if is_merged else 1
-    workers = max(1, min(n_jobs, table.n_tiles(tile), affordable))
-    return Plan(tile, workers, max(workers, min(2 * workers, affordable)), is_merged)
+    worth = table.n_tiles(max(1, _PIECE_BYTES // max(1, _NUMBER * work.width)))
+    workers = max(1, min(n_jobs, worth, affordable))
+    is_tiny = table.n_rows * work.width < _TINY
+    # BLAS splits a product by its threads, which shows in the last digits: it has more than one only where there is no
+    # memory for more workers.
+    blas = n_jobs // workers if workers == affordable else 1
+    return Plan(tile, workers, max(workers, min(2 * workers, affordable)), max(1, blas), is_merged, is_tiny)
 
 
 def working_memory_bytes() -> int:

@@ -88,10 +88,9 @@ class Threads:
     ) -> None:
         workers = min(plan.workers, number)
         if workers > 1:
-            Crew(do, collect, number, tick).run(workers, ahead=plan.ahead, blas=max(1, self.n_jobs // workers))
+            Crew(do, collect, number, tick).run(workers, ahead=plan.ahead, blas=plan.blas)
             return
-        # Nothing is changed, nor asked twice, where BLAS uses no more threads than it may anyway.
-        with blas_threads(self.n_jobs) if self.n_jobs < free_threads() else nullcontext():
+        with nullcontext() if plan.is_tiny else blas_threads(plan.blas):
             for i in range(number):
                 collect(do(i, tick))
 
@@ -104,7 +103,7 @@ class Threads:
                 work.add(state, tile)
                 tick(tile.n_rows)
 
-        with blas_threads(self.n_jobs) if self.n_jobs < free_threads() else nullcontext():
+        with blas_threads(plan.blas):
             for i in range(len(parts)):
                 do(i, tick)
         return work.finish(state)

@@ -88,6 +88,12 @@ def test_there_are_no_more_workers_than_tiles():
     assert make_plan(Work(100), as_table(np.zeros((20, 2))), 8).workers == 1
 
 
+def test_threads_of_blas_do_not_depend_on_the_number_of_jobs_where_there_is_memory():
+    for n_jobs in (1, 2, 16):
+        for n_rows in (1, 700, 100_000):
+            assert make_plan(Work(100), as_table(np.zeros((n_rows, 2))), n_jobs).blas == 1
+
+
 @pytest.mark.parametrize(
     ("cache", "expected"),
     [(0, 2 * MEGABYTE), (-1, 2 * MEGABYTE), (1 << 16, MEGABYTE), (1 << 19, 2 * MEGABYTE), (1 << 25, 4 * MEGABYTE)],

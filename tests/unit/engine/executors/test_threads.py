@@ -164,22 +164,21 @@ def test_a_configuration_without_a_number_of_jobs_says_nothing():
 # ------------------------------------------------------------------------------------------------------ BLAS threads
 
 
-@pytest.mark.parametrize(("n_jobs", "number", "expected"), [(2, 10, 1), (4, 10, 1), (4, 2, 2), (4, 3, 1)])
+@pytest.mark.parametrize(("n_jobs", "number"), [(1, 1), (1, 10), (2, 1), (2, 10), (4, 2)])
 @pytest.mark.usefixtures("two_threads")
-def test_blas_is_held_to_its_share_during_the_work(n_jobs, number, expected):
-    results = run(n_jobs, lambda _tile: blas_limits(), number)
-    assert {limit for limits in results for limit in limits} == {expected}
+def test_blas_is_held_to_one_thread_during_the_work(n_jobs, number):
+    """So that neither its threads nor their number show in the last digits."""
+    results = Threads(n_jobs).reduce(Calls(lambda _tile: blas_limits()), pieces(number, 5000))
+    assert {limit for limits in results for limit in limits} == {1}
     assert set(blas_limits()) == {2}
 
 
-@pytest.mark.parametrize("number", [1, 10])
-@pytest.mark.parametrize(("n_jobs", "expected"), [(1, 1), (2, 2)])
 @pytest.mark.usefixtures("two_threads")
-def test_blas_is_held_to_the_number_of_jobs_where_the_caller_works_alone(n_jobs, number, expected):
-    if number > 1 and n_jobs > 1:
-        pytest.skip("several workers")
-    assert {limit for limits in run(n_jobs, lambda _tile: blas_limits(), number) for limit in limits} == {expected}
-    assert set(blas_limits()) == {2}
+def test_where_memory_is_short_fewer_workers_have_more_threads_of_blas():
+    with config_context(working_memory=2.5):  # for one sum of its own, and that of all before
+        work = Calls(lambda _tile: blas_limits(), state_numbers=1 << 17)
+        results = Threads(2).reduce(work, pieces(5, 5000))
+    assert {limit for limits in results for limit in limits} == {2}
 
 
 @pytest.mark.usefixtures("two_threads")
