@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.clock import race
 from mercer import NystromRegressor
-from mercer.expansion import KernelExpansion
+from mercer.model import KernelExpansion
 from mercer.kernels import Gaussian, Kernel, Matern, Polynomial, Wendland
 from mercer.persistence import to_c, to_onnx
 from mercer.reports.table import format_table

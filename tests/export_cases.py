@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mercer.expansion import KernelExpansion
+from mercer.model import KernelExpansion
 from mercer.kernels import CompactGaussian, Function, Linear, Matern, Precomputed, Product, Sum, Wendland
 from tests.kernel_cases import VECTORS
 

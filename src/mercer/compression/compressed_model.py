@@ -15,7 +15,7 @@ from mercer.compression.foreign import read_model
 from mercer.compression.reading import Reading
 from mercer.compression.reduced_set import reduce_expansion
 from mercer.engine import Threads, tile_rows
-from mercer.expansion import KernelExpansion
+from mercer.model import KernelExpansion
 
 __all__ = ["CompressedModel"]
 

@@ -17,7 +17,7 @@ from mercer._typing import FloatArray
 from mercer.compression.distance import RIDGE, Evaluation, descent_ridge, solve_definite
 from mercer.compression.inner_products import InnerProducts
 from mercer.engine import ArrayRows, Executor, Features, kernel_diagonal, kernel_times, normal_statistics
-from mercer.expansion import KernelExpansion
+from mercer.model import KernelExpansion
 
 __all__ = ["DataDistance", "output_units"]
 

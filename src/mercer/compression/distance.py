@@ -31,7 +31,7 @@ from mercer._typing import FloatArray
 from mercer.compression.inner_products import InnerProducts
 from mercer.engine import ArrayRows, Executor, kernel_diagonal, kernel_times
 from mercer.exceptions import NotPositiveDefiniteError
-from mercer.expansion import KernelExpansion
+from mercer.model import KernelExpansion
 from mercer.kernels import Kernel
 
 __all__ = ["Evaluation", "FeatureDistance", "descent_ridge", "solve_definite"]

@@ -26,7 +26,7 @@ from mercer.compression.affine import affine_map, fold
 from mercer.compression.foreign_models import READERS
 from mercer.compression.nystroem import is_nothing, read_nystroem, tail_start
 from mercer.compression.reading import Reading
-from mercer.expansion import KernelExpansion
+from mercer.model import KernelExpansion
 
 __all__ = ["as_expansion", "read_model", "read_tail", "unwrapped"]
 

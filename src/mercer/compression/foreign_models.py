@@ -20,7 +20,7 @@ from mercer.compression.foreign_kernels import (
     process_kernel,
 )
 from mercer.compression.reading import Reading, dense, make_expansion
-from mercer.expansion import KernelExpansion
+from mercer.model import KernelExpansion
 
 __all__ = ["READERS"]
 

@@ -16,7 +16,7 @@ from mercer.compression.models import CompressedClassifier, CompressedOutlierDet
 from mercer.compression.nystroem import tail_start
 from mercer.compression.pipelines import CompressedPipeline
 from mercer.compression.reading import Reading
-from mercer.expansion import KernelExpansion
+from mercer.model import KernelExpansion
 
 __all__ = ["compress"]
 

@@ -9,7 +9,7 @@ from sklearn.pipeline import Pipeline
 
 from mercer._typing import FloatArray
 from mercer.compression.foreign import read_model
-from mercer.expansion import KernelExpansion
+from mercer.model import KernelExpansion
 
 __all__ = ["CompressedPipeline"]
 

@@ -10,7 +10,7 @@ from scipy.sparse import issparse
 
 from mercer._typing import AnyArray, FloatArray
 from mercer.compression.foreign_kernels import KernelPlusConstant
-from mercer.expansion import KernelExpansion
+from mercer.model import KernelExpansion
 from mercer.kernels import Linear
 
 __all__ = ["Reading", "dense", "make_expansion"]

@@ -18,7 +18,7 @@ from mercer.compression.arguments import check_arguments, distinct_points, has_g
 from mercer.compression.shrink import Settings, Shrinker, Shrunk
 from mercer.compression.size import Trial, find_size
 from mercer.engine import Threads, blas_threads
-from mercer.expansion import KernelExpansion
+from mercer.model import KernelExpansion
 
 __all__ = ["Reduction", "reduce_expansion"]
 

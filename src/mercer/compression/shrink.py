@@ -13,7 +13,7 @@ from mercer.compression.data_distance import DataDistance
 from mercer.compression.distance import FeatureDistance
 from mercer.compression.refine import refine
 from mercer.engine import ArrayRows, Executor, kernel_times
-from mercer.expansion import KernelExpansion
+from mercer.model import KernelExpansion
 from mercer.kernels import Kernel
 
 __all__ = ["Settings", "Shrinker", "Shrunk"]

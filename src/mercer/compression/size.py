@@ -12,7 +12,7 @@ from mercer._typing import FloatArray
 from mercer.compression.data_distance import output_units
 from mercer.compression.shrink import Shrinker, Shrunk
 from mercer.engine import Executor
-from mercer.expansion import KernelExpansion
+from mercer.model import KernelExpansion
 
 __all__ = ["Trial", "find_size", "relative_difference"]
 

@@ -22,7 +22,7 @@ from sklearn.base import BaseEstimator
 
 from mercer._typing import AnyArray, FloatArray, IntArray
 from mercer.exceptions import ArchiveError
-from mercer.expansion import KernelExpansion
+from mercer.model import KernelExpansion
 from mercer.kernels import Compact, Kernel
 from mercer.persistence import registry
 

@@ -11,7 +11,7 @@ from sklearn.metrics.pairwise import laplacian_kernel
 from mercer import ExactRegressor
 from mercer.compression.reduced_set import reduce_expansion
 from mercer.compression.size import relative_difference
-from mercer.expansion import KernelExpansion
+from mercer.model import KernelExpansion
 from mercer.kernels import CompactGaussian, Function, Gaussian, Linear, Matern, Polynomial, Precomputed
 
 X = np.random.default_rng(0).uniform(-2, 2, size=(150, 2))

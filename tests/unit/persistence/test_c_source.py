@@ -15,7 +15,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.svm import SVC
 
 from mercer import ExactClassifier, ExactRegressor, NystromRegressor
-from mercer.expansion import KernelExpansion
+from mercer.model import KernelExpansion
 from mercer.kernels import Function, Gaussian, Linear, Matern, Polynomial, Precomputed, Wendland
 from mercer.persistence import to_c
 from mercer.persistence.c_kernels import Dialect

@@ -80,7 +80,7 @@ class KernelExpansion:
     Examples
     --------
     >>> import numpy as np
-    >>> from mercer.expansion import KernelExpansion
+    >>> from mercer.model import KernelExpansion
     >>> from mercer.kernels import Gaussian
     >>> bump = KernelExpansion(Gaussian(), np.zeros((1, 2)), np.ones((1, 1)), np.zeros(1))
     >>> bump.evaluate(np.array([[0.0, 0.0], [1.0, 0.0]])).round(4)

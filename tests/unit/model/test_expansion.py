@@ -3,7 +3,7 @@ import pytest
 from sklearn import config_context
 
 from mercer.engine import ArrayRows, Threads
-from mercer.expansion import KernelExpansion, Variance
+from mercer.model import KernelExpansion, Variance
 from mercer.kernels import Function, Gaussian, Linear, Matern, Polynomial, Precomputed
 from tests.doubles import GuardedRows
 
