@@ -89,7 +89,7 @@ class CompressedModel(BaseEstimator):
 
     def _adopt(self, model: Any, reading: Reading, inputs: Any) -> Self:
         """Become the compressed version of a fitted model, as it was read."""
-        if reading.kind != self._kind:
+        if reading.outputs.kind != self._kind:
             msg = f"{type(self).__name__} is for a {_WORDS[self._kind]}, got {model!r}."
             raise TypeError(msg)
         new = clone(self)._remember(model, reading)
@@ -119,10 +119,10 @@ class CompressedModel(BaseEstimator):
         self.n_features_in_ = reading.expansion.points.shape[1]
         if hasattr(model, "feature_names_in_"):
             self.feature_names_in_ = model.feature_names_in_
-        self._adopt_outputs(reading)
+        self._adopt_outputs(reading.outputs)
         return self
 
-    def _adopt_outputs(self, reading: Reading) -> None:
+    def _adopt_outputs(self, outputs: Any) -> None:
         raise NotImplementedError
 
     def _values(self, X: Any) -> FloatArray:

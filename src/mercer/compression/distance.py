@@ -31,8 +31,8 @@ from mercer._typing import FloatArray
 from mercer.compression.inner_products import InnerProducts
 from mercer.engine import ArrayRows, Executor, kernel_diagonal, kernel_times
 from mercer.exceptions import NotPositiveDefiniteError
-from mercer.model import KernelExpansion
 from mercer.kernels import Kernel
+from mercer.model import KernelExpansion
 
 __all__ = ["Evaluation", "FeatureDistance", "descent_ridge", "solve_definite"]
 

@@ -13,8 +13,8 @@ from mercer.compression.data_distance import DataDistance
 from mercer.compression.distance import FeatureDistance
 from mercer.compression.refine import refine
 from mercer.engine import ArrayRows, Executor, kernel_times
-from mercer.model import KernelExpansion
 from mercer.kernels import Kernel
+from mercer.model import KernelExpansion
 
 __all__ = ["Settings", "Shrinker", "Shrunk"]
 

@@ -3,8 +3,8 @@ import pytest
 from sklearn import config_context
 
 from mercer.engine import ArrayRows, Threads
-from mercer.model import KernelExpansion, Variance
 from mercer.kernels import Function, Gaussian, Linear, Matern, Polynomial, Precomputed
+from mercer.model import KernelExpansion, Variance
 from tests.doubles import GuardedRows
 
 D, M = 3, 12
