@@ -5,10 +5,10 @@ import warnings
 
 import numpy as np
 import pytest
+from mercer.engine.tiles import MOST_ROWS
 from sklearn import config_context
 
 from mercer import CommitteeRegressor, ReducedRankRegressor
-from mercer.engine.tiles import MOST_ROWS
 from mercer.exceptions import NegativeVarianceWarning
 from mercer.kernels import Gaussian
 from tests.doubles import GuardedRows

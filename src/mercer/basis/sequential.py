@@ -70,7 +70,7 @@ class Sequential(BasisStrategy):
             gain_tol=float(self.gain_tol) if self.selection == "supervised" else None,
         )
         shape = task.rows.n_features, task.targets.shape[1]
-        learner = SequentialLearner(task.kernel, rules, *shape, n_jobs=task.executor.n_jobs)
+        learner = SequentialLearner(task.kernel, rules, *shape)
         seen = np.arange(task.rows.n_rows) if task.weights is None else np.flatnonzero(task.weights > 0)
         for _ in learner.stream(task.rows, task.targets, task.weights):
             pass

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Self
 
-import numpy as np
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils import gen_batches, get_tags
+from sklearn.utils import get_tags
 
 from mercer._typing import FloatArray, RandomState
 from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted, check_table
 from mercer.compression.foreign import read_model
 from mercer.compression.reading import Reading
 from mercer.compression.reduced_set import reduce_expansion
-from mercer.engine import Threads, tile_rows
+from mercer.engine import Threads
 from mercer.model import KernelExpansion
 
 __all__ = ["CompressedModel"]
@@ -127,11 +126,7 @@ class CompressedModel(BaseEstimator):
 
     def _values(self, X: Any) -> FloatArray:
         check_is_fitted(self, "expansion_")
-        if issparse(X):  # as one-hot encoders make them; kernels work on dense tiles
-            rows, batch = X.tocsr(), tile_rows(X.shape[1], workers=1)
-            parts = [self._values(rows[span].toarray()) for span in gen_batches(max(1, X.shape[0]), batch)]
-            return np.concatenate(parts)
-        table = check_table(self, X, reset=False)
+        table: Any = check_table(self, X, reset=False)
         return self.expansion_.evaluate(table, executor=Threads(self.n_jobs))
 
     def __sklearn_tags__(self) -> Any:

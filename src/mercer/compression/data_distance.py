@@ -16,7 +16,7 @@ import numpy as np
 from mercer._typing import FloatArray
 from mercer.compression.distance import RIDGE, Evaluation, descent_ridge, solve_definite
 from mercer.compression.inner_products import InnerProducts
-from mercer.engine import ArrayRows, Executor, Features, kernel_diagonal, kernel_times, normal_statistics
+from mercer.engine import ArrayRows, ArrayTable, Executor, Features, kernel_diagonal, kernel_times, normal_statistics
 from mercer.model import KernelExpansion
 
 __all__ = ["DataDistance", "output_units"]
@@ -63,6 +63,7 @@ class DataDistance:
         self.units = output_units(np.std(values, axis=0) if offset else sizes, sizes)
         self.norm = float(np.mean(self.units**2))
         self._targets = np.asarray(values / self.units)
+        self._table = ArrayTable(self._rows, labels=self._targets)
         self._scale = float(np.mean(kernel_diagonal(self._rows, self.kernel, executor=executor))) ** 2
 
     def ridge(self, n_vectors: int) -> float:
@@ -101,7 +102,7 @@ class DataDistance:
     def _solve(self, vectors: FloatArray, ridge: float) -> tuple[FloatArray, FloatArray, float]:
         """(ΦᵀΦ/N + δI)⁻¹ Φᵀy/N, of centred columns if there is an offset; the offset, and δ."""
         features = Features(self.kernel, vectors)
-        sums = normal_statistics(self._rows, self._targets, features, executor=self.executor) * (1 / self._rows.n_rows)
+        sums = normal_statistics(self._table, features, executor=self.executor) * (1 / self._rows.n_rows)
         gram, cross, means = sums.gram, sums.cross[:, :-1], sums.cross[:, -1]
         if not self._offset:
             coefficients, used = solve_definite(gram, cross, ridge)

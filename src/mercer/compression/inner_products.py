@@ -15,13 +15,13 @@ many outputs, the gradients are contracted with the weights of the outputs in a 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from mercer._typing import FloatArray
-from mercer.engine import ArrayRows, Executor, reduce_rows, tile_rows, transposed_times
-from mercer.engine.walk import ArraySum
+from mercer.engine import ArrayRows, ArrayTable, Executor, Pass, Tile, transposed_times
 from mercer.kernels import Kernel
 from mercer.kernels.stationary import Stationary, StationarySection
 
@@ -56,6 +56,7 @@ class InnerProducts:
         self.kernel, self.points, self.coefficients = kernel, points, coefficients
         self.n_outputs = int(coefficients.shape[1])
         self._rows, self._executor = ArrayRows(points, checked=True), executor
+        self._table = ArrayTable(self._rows, labels=coefficients)
         self._fused = isinstance(kernel, Stationary) and self.n_outputs <= _FEW_OUTPUTS
         self._shift = np.median(points, axis=0) if shift is None else shift
         self._right = self._weighted_points() if self._fused else np.empty(0)
@@ -84,44 +85,14 @@ class InnerProducts:
 
     def contracted(self, vectors: FloatArray, weights: FloatArray) -> FloatArray:
         """Σ_o w_jo ∂f_o(z_j), by the kernel's own contraction."""
-
-        def prepare() -> tuple[ArraySum, Callable[[FloatArray, int, int], None]]:
-            partial = ArraySum(np.zeros(vectors.shape))
-
-            def add(block: FloatArray, start: int, stop: int) -> None:
-                by_kernel = self.coefficients[start:stop] @ weights.T
-                partial.value += self.kernel.points_gradient(block, vectors, by_kernel)
-
-            return partial, add
-
-        return self._reduce(4 * len(vectors), prepare)  # weights, exponents, slopes and what a kernel needs beside them
+        return self._executor.reduce(_Contraction(self.kernel, vectors, weights), self._table)
 
     def all_gradients(self, vectors: FloatArray, slopes: _Slopes) -> tuple[FloatArray, FloatArray]:
         """Values (m, p) and gradients (m, p, d) from one tile of exponents."""
         (m, d), p = vectors.shape, self.n_outputs
-
-        def prepare() -> tuple[ArraySum, Callable[[FloatArray, int, int], None]]:
-            partial = ArraySum(np.zeros((m, p, d + 2)))
-
-            def add(block: FloatArray, start: int, stop: int) -> None:
-                values, by_exponent = slopes.tiles(block)
-                pulled = (by_exponent.T @ self._right[start:stop]).reshape(m, p, d + 1)
-                partial.value[..., : d + 1] += pulled
-                own = values is by_exponent
-                partial.value[..., d + 1] += pulled[..., d] if own else values.T @ self.coefficients[start:stop]
-
-            return partial, add
-
-        total = self._reduce(2 * m + p * (d + 1), prepare)
+        total = self._executor.reduce(_SlopesPass(slopes, (m, p, d)), replace(self._table, labels=self._right))
         pulled = total[..., :d] - total[..., d : d + 1] * (vectors - self._shift)[:, np.newaxis]
         return total[..., d + 1], pulled * slopes.inverse_square
-
-    def _reduce(
-        self, width: int, prepare: Callable[[], tuple[ArraySum, Callable[[FloatArray, int, int], None]]]
-    ) -> FloatArray:
-        workers = self._executor.n_jobs
-        tile = tile_rows(width, workers=workers)
-        return reduce_rows(self._rows, self._executor, tile=tile, workers=workers, prepare=prepare, name="slopes").value
 
 
 class AtVectors:
@@ -177,10 +148,14 @@ class _Slopes:
             raise TypeError
         kernel.check(vectors.shape[1])
         kernel, dtype = kernel.for_dimension(vectors.shape[1]), np.dtype(np.float64)
+        self._arguments = kernel, vectors
         self._value, self._slope = kernel.profile(dtype), kernel.slope(dtype)
         self._own = kernel.own_slope
         self._section = StationarySection(kernel, vectors, dtype=dtype, profile=self._value)
         self.inverse_square = np.asarray(self._section.inverse_scale**2)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Slopes, self._arguments
 
     def tiles(self, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
         values = self._section.exponents(rows)
@@ -189,3 +164,58 @@ class _Slopes:
         if not self._own:
             self._value(values)
         return values, slopes
+
+
+@dataclass(frozen=True)
+class _Contraction(Pass[FloatArray, FloatArray]):
+    """Σ_o w_jo ∂f_o(z_j), with the coefficients of the expansion as targets."""
+
+    kernel: Kernel
+    vectors: FloatArray  # (m, d)
+    weights: FloatArray  # (m, p)
+
+    name = "slopes"
+
+    @property
+    def width(self) -> int:
+        """Weights, exponents, slopes and what a kernel needs beside them."""
+        return 4 * len(self.vectors)
+
+    def start(self) -> FloatArray:
+        return np.zeros(self.vectors.shape)
+
+    def add(self, state: FloatArray, tile: Tile) -> None:
+        state += self.kernel.points_gradient(tile.rows, self.vectors, tile.targets @ self.weights.T)
+
+    def finish(self, state: FloatArray) -> FloatArray:
+        return state
+
+
+@dataclass(frozen=True)
+class _SlopesPass(Pass[FloatArray, FloatArray]):
+    """Σ_i S_ij [a_io x̃_i, a_io] and Σ_i a_io k_ij, with [a_1 x̃, a_1, …] as targets."""
+
+    slopes: _Slopes
+    sizes: tuple[int, int, int]  # m, p, d
+
+    name = "slopes"
+
+    @property
+    def width(self) -> int:
+        m, p, d = self.sizes
+        return 2 * m + p * (d + 1)
+
+    def start(self) -> FloatArray:
+        m, p, d = self.sizes
+        return np.zeros((m, p, d + 2))
+
+    def add(self, state: FloatArray, tile: Tile) -> None:
+        m, p, d = self.sizes
+        values, by_exponent = self.slopes.tiles(tile.rows)
+        pulled = (by_exponent.T @ tile.targets).reshape(m, p, d + 1)
+        state[..., : d + 1] += pulled
+        coefficients = tile.targets.reshape(-1, p, d + 1)[..., d]
+        state[..., d + 1] += pulled[..., d] if values is by_exponent else values.T @ coefficients
+
+    def finish(self, state: FloatArray) -> FloatArray:
+        return state

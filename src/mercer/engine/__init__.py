@@ -5,16 +5,21 @@ Where rows live (``rows``) and who works on them (``executors``) are independent
 """
 
 from mercer.engine.conditional import ConditionalStatistics, conditional_statistics
-from mercer.engine.executors.base import Executor
-from mercer.engine.executors.threads import Threads, blas_threads
+from mercer.engine.executors.base import Executor, given_executor, using
+from mercer.engine.executors.blas import blas_threads
+from mercer.engine.executors.sequence import Sequence
+from mercer.engine.executors.threads import Threads
 from mercer.engine.features import Features
 from mercer.engine.gradients import FeatureGradient, Pull, add_parameters, feature_gradient
 from mercer.engine.memory import available_memory
 from mercer.engine.moments import row_moments
 from mercer.engine.nearest import nearest_points, nearest_rows, neighbour_distance
+from mercer.engine.passes import Pass, RowPass, Shippable
 from mercer.engine.products import (
+    Evaluation,
     column_squares,
     extend_factor,
+    feature_matrix,
     features_times,
     gram_matrix,
     gram_times,
@@ -25,53 +30,67 @@ from mercer.engine.products import (
     transposed_times,
 )
 from mercer.engine.residuals import ResidualProducts, residual_products
-from mercer.engine.rows import ArrayRows, Rows, SomeRows, as_rows
+from mercer.engine.rows import ArrayRows, Rows, SomeRows, SparseRows, as_rows
 from mercer.engine.sequential import SequentialLearner
 from mercer.engine.sparse_kernel import SparseGram, SparseKernel
 from mercer.engine.statistics import NormalStatistics, normal_statistics
-from mercer.engine.tiles import tile_rows
-from mercer.engine.walk import Block, map_rows, reduce_blocks, reduce_rows
+from mercer.engine.table import ArrayTable, Block, BlockTable, Coding, Part, Spans, Table, as_table
+from mercer.engine.tile import Scratch, Tile
 
 __all__ = [
     "ArrayRows",
+    "ArrayTable",
     "Block",
+    "BlockTable",
+    "Coding",
     "ConditionalStatistics",
+    "Evaluation",
     "Executor",
     "FeatureGradient",
     "Features",
     "NormalStatistics",
+    "Part",
+    "Pass",
     "Pull",
     "ResidualProducts",
+    "RowPass",
     "Rows",
+    "Scratch",
+    "Sequence",
     "SequentialLearner",
+    "Shippable",
     "SomeRows",
+    "Spans",
     "SparseGram",
     "SparseKernel",
+    "SparseRows",
+    "Table",
     "Threads",
+    "Tile",
     "add_parameters",
     "as_rows",
+    "as_table",
     "available_memory",
     "blas_threads",
     "column_squares",
     "conditional_statistics",
     "extend_factor",
     "feature_gradient",
+    "feature_matrix",
     "features_times",
+    "given_executor",
     "gram_matrix",
     "gram_times",
     "kernel_diagonal",
     "kernel_matrix",
     "kernel_times",
-    "map_rows",
     "nearest_points",
     "nearest_rows",
     "neighbour_distance",
     "normal_statistics",
-    "reduce_blocks",
-    "reduce_rows",
     "residual_products",
     "row_moments",
     "squared_projections",
-    "tile_rows",
     "transposed_times",
+    "using",
 ]

@@ -8,6 +8,7 @@ import numpy as np
 
 from mercer._typing import FloatArray
 from mercer.engine.features import Features
+from mercer.engine.tile import Tile
 from mercer.solvers.blas import mirror
 
 __all__ = ["Augmented"]
@@ -44,10 +45,10 @@ class Augmented:
         """Columns of a tile."""
         return self.features.width
 
-    def tile(self, block: FloatArray, targets: FloatArray, buffer: FloatArray) -> FloatArray:
-        """[φ, y, 1, 0] of a tile of rows, in the buffer (T, width)."""
-        values = self.features.tile(block, buffer)
-        values[:, self.features.n_features : self.used - 1] = targets
+    def values(self, tile: Tile) -> FloatArray:
+        """[φ, y, 1, 0] of a tile, shape (T, width), in its worker's memory."""
+        values = self.features.tile(tile.rows, tile.scratch.array("augmented", (tile.n_rows, self.width)))
+        values[:, self.features.n_features : self.used - 1] = tile.targets
         values[:, self.used - 1] = 1.0
         values[:, self.used :] = 0.0
         return values

@@ -20,8 +20,9 @@ blockdiag(λW⁻¹ + K_nn - VVᵀ)        Bayesian committee machine      ``cond
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -29,10 +30,10 @@ from mercer._typing import FloatArray
 from mercer.engine.augmented import Augmented
 from mercer.engine.executors.base import Executor
 from mercer.engine.features import Features
-from mercer.engine.rows import Rows
+from mercer.engine.passes import Pass
 from mercer.engine.statistics import NormalStatistics
-from mercer.engine.tiles import accumulator_workers, tile_rows
-from mercer.engine.walk import Block, reduce_blocks, reduce_rows
+from mercer.engine.table import ArrayTable, Block, BlockTable
+from mercer.engine.tile import Tile
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.kernels import Kernel
 from mercer.solvers.blas import add_gram, factor_upper, solve_upper, subtract_products
@@ -47,7 +48,6 @@ _ROUNDINGS = 8.0
 # rows of enormous weight drown the others in the sums.
 _JITTERS = (0.0, 1e-10, 1e-8, 1e-6)
 _SEMIDEFINITE = 1e-3  # a variance below minus this share of k(x, x) is no rounding
-_FEWEST_ROWS = 256  # of a tile without blocks: beside them the pass over the m × m accumulator is small
 
 
 @dataclass
@@ -103,13 +103,111 @@ class ConditionalStatistics:
         return replace(self, normal=self.normal.with_targets_shifted(shift))
 
 
+@dataclass(frozen=True)
+class _Conditional(Pass[ConditionalStatistics, ConditionalStatistics]):
+    """Sum [v, y, 1]ᵀ Λ⁻¹ [v, y, 1] over the rows."""
+
+    features: Features
+    n_outputs: int
+    noise: float
+
+    @cached_property
+    def augmented(self) -> Augmented:
+        """Tiles with room for the targets."""
+        return Augmented.of(self.features, self.n_outputs)
+
+    @property
+    def width(self) -> int:
+        """Of an augmented tile."""
+        return self.augmented.width
+
+    @property
+    def state_numbers(self) -> int:  # type: ignore[override]
+        """Of the accumulator."""
+        return self.width**2
+
+    def start(self) -> ConditionalStatistics:
+        """Zeros, with the padding of the tiles."""
+        sums = np.zeros((self.width, self.width))
+        return ConditionalStatistics(NormalStatistics(sums, self.features.n_features, n_rows=0, is_whitened=True))
+
+    def merge(self, state: ConditionalStatistics, other: ConditionalStatistics) -> ConditionalStatistics:
+        """Add the sums."""
+        state.merge_in_place(other)
+        return state
+
+    def finish(self, state: ConditionalStatistics) -> ConditionalStatistics:
+        """Both triangles, without the padding."""
+        return replace(state, normal=replace(state.normal, sums=self.augmented.sums(state.normal.sums)))
+
+    def noises(self, tile: Tile) -> FloatArray:
+        """λ/ω of the rows, infinite where ω is zero."""
+        if tile.weights is None:
+            return np.full(tile.n_rows, self.noise)
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            return np.where(tile.weights > 0, self.noise / tile.weights, np.inf)
+
+
+@dataclass(frozen=True)
+class RowwisePass(_Conditional):
+    """FITC: Λ is a diagonal."""
+
+    name = "rows"
+    fewest = 256  # beside so many rows the pass over the m × m accumulator is small
+
+    def add(self, state: ConditionalStatistics, tile: Tile) -> None:
+        """Divide each row by the root of its variance given the basis."""
+        values = self.augmented.values(tile)
+        # Λ_ii = λ/ω + k(x,x) - |v|²
+        features = values[:, : self.features.n_features]
+        residual, unit = _residual_variances(self.features.kernel, tile.rows, features)
+        variances = self.noises(tile) + residual
+        jitter = np.where(variances > 0, 0.0, _JITTERS[1] * unit)
+        variances += jitter
+        used = np.isfinite(variances)
+        values *= (1.0 / np.sqrt(variances))[:, np.newaxis]
+        add_gram(state.normal.sums, values)
+        state.normal.n_rows += tile.n_rows
+        state.n_blocks += int(np.sum(used))
+        state._record(
+            float(np.sum(np.log(variances[used]))),
+            n_used=int(np.sum(used)),
+            n_singular=int(np.sum(jitter > 0)),
+            jitter=float(np.max(jitter, initial=0.0)),
+        )
+
+
+@dataclass(frozen=True)
+class BlockwisePass(_Conditional):
+    """The committee: each tile is a block of Λ."""
+
+    name = "blocks"
+
+    def tile_numbers(self, n_rows: int) -> int:
+        """Features of a block, and its covariance."""
+        return n_rows * (self.width + n_rows)
+
+    def add(self, state: ConditionalStatistics, tile: Tile) -> None:
+        """Whiten the block by its covariance given the basis."""
+        rows, size = np.asarray(tile.rows, dtype=np.float64), tile.n_rows
+        values = self.augmented.values(replace(tile, rows=rows))
+        covariance = tile.scratch.array("covariance", (size, size))
+        # Λ_B = λW_B⁻¹ + K_BB - V_BV_Bᵀ = RᵀR, and [v, y, 1] ← R⁻ᵀ[v, y, 1]
+        features = values[:, : self.features.n_features]
+        jitter = _factor_block(self.features.kernel, rows, features, self.noises(tile), covariance)
+        solve_upper(covariance, values)
+        add_gram(state.normal.sums, values)
+        state.normal.n_rows += size
+        state.n_blocks += 1
+        log_determinant = 2.0 * float(np.sum(np.log(np.diagonal(covariance))))
+        state._record(log_determinant, n_used=size, n_singular=int(jitter > 0), jitter=jitter)
+
+
 def conditional_statistics(
-    rows: Rows,
-    targets: FloatArray,
+    table: ArrayTable,
     features: Features,
     *,
     noise: float,
-    weights: FloatArray | None = None,
     blocks: Sequence[Block] | None = None,
     executor: Executor,
 ) -> ConditionalStatistics:
@@ -120,120 +218,25 @@ def conditional_statistics(
 
     Parameters
     ----------
-    rows : Rows (n, d)
-    targets : array (n, p)
+    table : ArrayTable
+        A row of weight ω has the noise λ/ω, and is left out if that is infinite.
     features : Features
         Whitened, float64.
     noise : float
         λ; 0 is allowed: what is singular to rounding gets jitter, and is counted.
-    weights : array (n,) or None
-        ω; a row has the noise λ/ω, and no say if that is infinite.
     blocks : sequence of slices or index arrays, or None
         Rows whose targets are correlated given the basis, without rows of weight zero; None for FITC, as if each row
         were a block of its own.
-    executor : Threads
+    executor : Executor
     """
     if features.lower is None or features.dtype != np.float64:
         msg = "conditional statistics need whitened float64 features: differences of kernel values are taken."
         raise ValueError(msg)
-    augmented, noises = Augmented.of(features, targets.shape[1]), _row_noises(noise, weights)
-    walk = _sum_rows if blocks is None else _sum_blocks
-    total = walk(rows, targets, augmented, noises, blocks, executor)
-    total.normal = replace(total.normal, sums=augmented.sums(total.normal.sums), n_rows=rows.n_rows)
+    if blocks is None:
+        return executor.reduce(RowwisePass(features, table.n_outputs, noise), table)
+    total = executor.reduce(BlockwisePass(features, table.n_outputs, noise), BlockTable(table, blocks))
+    total.normal.n_rows = table.n_rows  # with those that are in no block
     return total
-
-
-def _empty(augmented: Augmented) -> ConditionalStatistics:
-    """A worker's share before its first rows; its sums have the padding of the tiles."""
-    sums = np.zeros((augmented.width, augmented.width))
-    return ConditionalStatistics(NormalStatistics(sums, augmented.features.n_features, n_rows=0, is_whitened=True))
-
-
-def _row_noises(noise: float, weights: FloatArray | None) -> Callable[[Block, int], FloatArray]:
-    """λ/ω of the rows of a block, infinite where ω is zero."""
-
-    def noises(block: Block, size: int) -> FloatArray:
-        if weights is None:
-            return np.full(size, noise)
-        chosen = weights[block]
-        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-            return np.where(chosen > 0, noise / chosen, np.inf)
-
-    return noises
-
-
-def _sum_rows(
-    rows: Rows,
-    targets: FloatArray,
-    augmented: Augmented,
-    noises: Callable[[Block, int], FloatArray],
-    _blocks: object,
-    executor: Executor,
-) -> ConditionalStatistics:
-    width, kernel, m = augmented.width, augmented.features.kernel, augmented.features.n_features
-    workers = accumulator_workers(executor.n_jobs, 8 * width**2)
-    tile = tile_rows(width, workers=workers, fewest=_FEWEST_ROWS)
-
-    def prepare() -> tuple[ConditionalStatistics, Callable[[FloatArray, int, int], None]]:
-        partial, buffer = _empty(augmented), np.empty((tile, width))
-
-        def add(block: FloatArray, start: int, stop: int) -> None:
-            span = slice(start, stop)
-            values = augmented.tile(block, targets[span], buffer[: stop - start])
-            # Λ_ii = λ/ω + k(x,x) - |v|²
-            residual, unit = _residual_variances(kernel, block, values[:, :m])
-            variances = noises(span, stop - start) + residual
-            jitter = np.where(variances > 0, 0.0, _JITTERS[1] * unit)
-            variances += jitter
-            used = np.isfinite(variances)
-            values *= (1.0 / np.sqrt(variances))[:, np.newaxis]
-            add_gram(partial.normal.sums, values)
-            partial.n_blocks += int(np.sum(used))
-            partial._record(
-                float(np.sum(np.log(variances[used]))),
-                n_used=int(np.sum(used)),
-                n_singular=int(np.sum(jitter > 0)),
-                jitter=float(np.max(jitter, initial=0.0)),
-            )
-
-        return partial, add
-
-    return reduce_rows(rows, executor, tile=tile, workers=workers, prepare=prepare, name="rows")
-
-
-def _sum_blocks(
-    rows: Rows,
-    targets: FloatArray,
-    augmented: Augmented,
-    noises: Callable[[Block, int], FloatArray],
-    blocks: Sequence[Block] | None,
-    executor: Executor,
-) -> ConditionalStatistics:
-    blocks = blocks or []
-    width, kernel, m = augmented.width, augmented.features.kernel, augmented.features.n_features
-    largest = max((_size(block) for block in blocks), default=0)
-    workers = accumulator_workers(executor.n_jobs, 8 * (width**2 + largest**2 + largest * width))
-
-    def prepare() -> tuple[ConditionalStatistics, Callable[[FloatArray, Block], None]]:
-        partial = _empty(augmented)
-        buffer, square = np.empty((largest, width)), np.empty(largest**2)
-
-        def add(block: FloatArray, where: Block) -> None:
-            block = np.asarray(block, dtype=np.float64)
-            size = len(block)
-            values = augmented.tile(block, targets[where], buffer[:size])
-            covariance = square[: size**2].reshape(size, size)
-            # Λ_B = λW_B⁻¹ + K_BB - V_BV_Bᵀ = RᵀR, and [v, y, 1] ← R⁻ᵀ[v, y, 1]
-            jitter = _factor_block(kernel, block, values[:, :m], noises(where, size), covariance)
-            solve_upper(covariance, values)
-            add_gram(partial.normal.sums, values)
-            partial.n_blocks += 1
-            log_determinant = 2.0 * float(np.sum(np.log(np.diagonal(covariance))))
-            partial._record(log_determinant, n_used=size, n_singular=int(jitter > 0), jitter=jitter)
-
-        return partial, add
-
-    return reduce_blocks(rows, blocks, executor, workers=workers, prepare=prepare, name="blocks")
 
 
 def _factor_block(
@@ -286,7 +289,3 @@ def _residual_variances(kernel: Kernel, block: FloatArray, features: FloatArray)
 
 def _roundings(size: int, n_features: int) -> float:
     return float(_ROUNDINGS * (n_features + size) * np.finfo(np.float64).eps)
-
-
-def _size(block: Block) -> int:
-    return int(block.stop - block.start) if isinstance(block, slice) else len(block)

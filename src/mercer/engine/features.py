@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from mercer._typing import FloatArray
+from mercer.engine.passes import Shippable
 from mercer.kernels import Kernel, Section
 from mercer.solvers.blas import whiten
 
@@ -19,7 +20,7 @@ __all__ = ["Features"]
 
 
 @dataclass(frozen=True)
-class Features:
+class Features(Shippable):
     """Rows ↦ k(rows, points), or k(rows, points) L⁻ᵀ if ``lower`` is given; always float64.
 
     Attributes

@@ -14,9 +14,9 @@ import numpy as np
 from mercer._typing import FloatArray
 from mercer.engine.executors.base import Executor
 from mercer.engine.features import Features
-from mercer.engine.rows import Rows
-from mercer.engine.tiles import accumulator_workers, tile_rows
-from mercer.engine.walk import reduce_rows
+from mercer.engine.passes import Pass
+from mercer.engine.table import Table
+from mercer.engine.tile import Tile
 from mercer.solvers.blas import add_gram, mirror
 
 __all__ = ["FeatureGradient", "Pull", "add_parameters", "feature_gradient"]
@@ -44,8 +44,8 @@ class Pull:
     extra: float = 0.0
 
 
-# From a tile of whitened features, which may be overwritten, k(x, x) and the span of rows.
-Pullback = Callable[[FloatArray, FloatArray, slice], Pull]
+# From whitened features, which may be overwritten, k(x, x) and the tile; it pickles.
+Pullback = Callable[[FloatArray, FloatArray, Tile], Pull]
 
 
 @dataclass
@@ -75,34 +75,62 @@ class FeatureGradient:
         self.extra += other.extra
 
 
-def feature_gradient(rows: Rows, features: Features, pullback: Pullback, *, executor: Executor) -> FeatureGradient:
+@dataclass(frozen=True)
+class _GradientPass(Pass[FeatureGradient, FeatureGradient]):
+    """Contract a function's gradient by kernel values with those of the kernel, tile by tile."""
+
+    features: Features  # whitened
+    pullback: Pullback
+
+    name = "gradient"
+
+    @property
+    def width(self) -> int:
+        """A few arrays of a tile's size are alive at once."""
+        return 4 * self.features.n_features
+
+    @property
+    def state_numbers(self) -> int:  # type: ignore[override]
+        """Of the m × m sum."""
+        return self.features.n_features**2
+
+    def prepare(self) -> None:
+        """Bind the kernel to the points."""
+        self.features.prepare()
+
+    def start(self) -> FeatureGradient:
+        """Zeros."""
+        m = self.features.n_features
+        return FeatureGradient(np.zeros(self.features.points.shape), {}, np.zeros((m, m)))
+
+    def add(self, state: FeatureGradient, tile: Tile) -> None:
+        """Two products with a tile of features, and the kernel's gradients."""
+        kernel, rows = self.features.kernel, np.asarray(tile.rows, dtype=np.float64)
+        V = self.features.tile(rows)
+        pull = self.pullback(V, kernel.diagonal(rows), tile)
+        if pull.gram_weights is not None:
+            V *= np.sqrt(pull.gram_weights)[:, np.newaxis]
+            add_gram(state.gram, V)
+        by_points, by_parameters = kernel.gradients(rows, self.features.points, pull.by_kernel)
+        state.points += by_points
+        by_diagonal = kernel.diagonal_gradient(rows, pull.by_prior)
+        state.extra += pull.extra
+        state.parameters = add_parameters(state.parameters, by_parameters, by_diagonal)
+
+    def merge(self, state: FeatureGradient, other: FeatureGradient) -> FeatureGradient:
+        """Add the sums."""
+        state.merge_in_place(other)
+        return state
+
+    def finish(self, state: FeatureGradient) -> FeatureGradient:
+        """Both triangles."""
+        mirror(state.gram)
+        return state
+
+
+def feature_gradient(table: Table, features: Features, pullback: Pullback, *, executor: Executor) -> FeatureGradient:
     """Sum over all rows in one pass; the features are whitened."""
-    features.prepare()
-    kernel, points, m = features.kernel, features.points, features.n_features
-    workers = accumulator_workers(executor.n_jobs, 8 * m**2)
-    tile = tile_rows(2 * m, workers=2 * workers)  # a few arrays of a tile's size are alive at once
-
-    def prepare() -> tuple[FeatureGradient, Callable[[FloatArray, int, int], None]]:
-        partial = FeatureGradient(np.zeros(points.shape), {}, np.zeros((m, m)))
-
-        def add(block: FloatArray, start: int, stop: int) -> None:
-            block = np.asarray(block, dtype=np.float64)
-            V = features.tile(block)
-            pull = pullback(V, kernel.diagonal(block), slice(start, stop))
-            if pull.gram_weights is not None:
-                V *= np.sqrt(pull.gram_weights)[:, np.newaxis]
-                add_gram(partial.gram, V)
-            by_points, by_parameters = kernel.gradients(block, points, pull.by_kernel)
-            partial.points += by_points
-            by_diagonal = kernel.diagonal_gradient(block, pull.by_prior)
-            partial.extra += pull.extra
-            partial.parameters = add_parameters(partial.parameters, by_parameters, by_diagonal)
-
-        return partial, add
-
-    sums = reduce_rows(rows, executor, tile=tile, workers=workers, prepare=prepare, name="gradient")
-    mirror(sums.gram)
-    return sums
+    return executor.reduce(_GradientPass(features, pullback), table)
 
 
 def add_parameters(*gradients: dict[str, FloatArray]) -> dict[str, FloatArray]:

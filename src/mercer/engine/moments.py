@@ -2,39 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
 from mercer._typing import FloatArray
 from mercer.engine.executors.base import Executor
+from mercer.engine.passes import Pass
 from mercer.engine.rows import Rows
-from mercer.engine.tiles import tile_rows
-from mercer.engine.walk import ArraySum, reduce_rows
+from mercer.engine.table import ArrayTable
+from mercer.engine.tile import Tile
 
 __all__ = ["row_moments"]
+
+
+@dataclass(frozen=True)
+class _Moments(Pass[FloatArray, tuple[FloatArray, FloatArray]]):
+    """Sum ω [x - origin, 1] [x - origin, 1]ᵀ."""
+
+    origin: FloatArray
+
+    name = "moments"
+
+    @property
+    def width(self) -> int:
+        """Three arrays of a tile's size are alive at once."""
+        return 3 * (len(self.origin) + 1)
+
+    def start(self) -> FloatArray:
+        """Zeros."""
+        return np.zeros((len(self.origin) + 1,) * 2)
+
+    def add(self, state: FloatArray, tile: Tile) -> None:
+        """Add the rows of positive weight, and of the others nothing, however large they are."""
+        augmented = np.column_stack([tile.rows - self.origin, np.ones(tile.n_rows)])
+        if tile.weights is None:
+            state += augmented.T @ augmented
+        else:
+            augmented[tile.weights <= 0] = 0.0
+            state += (tile.weights[:, np.newaxis] * augmented).T @ augmented
+
+    def finish(self, state: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Mean (d,) and covariance (d, d)."""
+        sums = state / state[-1, -1]
+        mean = sums[:-1, -1]
+        return self.origin + mean, sums[:-1, :-1] - np.outer(mean, mean)
 
 
 def row_moments(rows: Rows, weights: FloatArray | None = None, *, executor: Executor) -> tuple[FloatArray, FloatArray]:
     """Weighted mean (d,) and covariance (d, d) of the rows, in one pass; deviations are from the first that counts."""
     first = 0 if weights is None else int(np.argmax(weights > 0))
     origin = rows.take(np.array([first]))[0].astype(np.float64)
-    size = rows.n_features + 1
-
-    def prepare() -> tuple[ArraySum, Callable[[FloatArray, int, int], None]]:
-        partial = ArraySum(np.zeros((size, size)))
-
-        def add(block: FloatArray, start: int, stop: int) -> None:
-            augmented = np.column_stack([block - origin, np.ones(stop - start)])
-            if weights is not None:
-                augmented[weights[start:stop] <= 0] = 0.0  # however large
-            weighted = augmented if weights is None else weights[start:stop, np.newaxis] * augmented
-            partial.value += weighted.T @ augmented
-
-        return partial, add
-
-    tile = tile_rows(3 * size, workers=executor.n_jobs)
-    sums = reduce_rows(rows, executor, tile=tile, workers=executor.n_jobs, prepare=prepare, name="moments").value
-    sums = sums / sums[-1, -1]
-    mean = sums[:-1, -1]
-    return origin + mean, sums[:-1, :-1] - np.outer(mean, mean)
+    return executor.reduce(_Moments(origin), ArrayTable(rows, weights=weights))

@@ -2,21 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from mercer._typing import FloatArray, IntArray
+from mercer._typing import AnyArray, FloatArray, IntArray
 from mercer.engine.executors.base import Executor
+from mercer.engine.passes import Pass, RowPass
 from mercer.engine.rows import Rows
-from mercer.engine.tiles import tile_rows
-from mercer.engine.walk import map_rows, reduce_rows
+from mercer.engine.table import ArrayTable
+from mercer.engine.tile import Tile
 
 __all__ = ["nearest_points", "nearest_rows", "neighbour_distance"]
 
 _FAR = 1e150  # squares of it are numbers
+
+
+@dataclass(frozen=True)
+class _Metric:
+    """Points (m, d) less their centre, in units of a scale."""
+
+    centre: FloatArray
+    scale: Any
+    points: FloatArray
+
+    @classmethod
+    def of(cls, points: FloatArray, scale: Any) -> _Metric:
+        centre = np.median(points, axis=0)  # exact for a constant column, however large
+        return cls(centre, scale, (points - centre) / scale)
+
+    @property
+    def width(self) -> int:
+        return sum(self.points.shape)
+
+    def scaled(self, rows: FloatArray) -> FloatArray:
+        return np.asarray((rows - self.centre) / self.scale)
+
+
+@dataclass(frozen=True)
+class _NearestPoint(RowPass):
+    metric: _Metric
+    halves: FloatArray  # |z|²/2
+
+    name, dtype, shape = "nearest points", np.intp, ()
+
+    @property
+    def width(self) -> int:
+        return self.metric.width
+
+    def apply(self, tile: Tile, out: AnyArray) -> None:
+        # argmin |x - z|² = argmin |z|²/2 - x·z
+        np.argmin(self.halves - self.metric.scaled(tile.rows) @ self.metric.points.T, axis=1, out=out)
 
 
 def nearest_points(rows: Rows, points: FloatArray, scale: Any = 1.0, *, executor: Executor) -> IntArray:
@@ -24,21 +61,9 @@ def nearest_points(rows: Rows, points: FloatArray, scale: Any = 1.0, *, executor
 
     Cost: n·m·d operations, memory of a tile per worker.
     """
-    centre = np.median(points, axis=0)  # exact for a constant column, however large
-    scaled = (points - centre) / scale
-    halves = np.einsum("ij,ij->i", scaled, scaled) / 2
-    result = np.empty(rows.n_rows, dtype=np.intp)
-
-    def prepare() -> Callable[[FloatArray, IntArray], None]:
-        def function(block: FloatArray, target: IntArray) -> None:
-            # argmin |x - z|² = argmin |z|²/2 - x·z
-            np.argmin(halves - ((block - centre) / scale) @ scaled.T, axis=1, out=target)
-
-        return function
-
-    tile = tile_rows(len(points) + rows.n_features, workers=executor.n_jobs)
-    map_rows(rows, executor, tile=tile, prepare=prepare, out=result, name="nearest points")
-    return result
+    metric = _Metric.of(points, scale)
+    halves = np.einsum("ij,ij->i", metric.points, metric.points) / 2
+    return executor.map(_NearestPoint(metric, halves), ArrayTable(rows))
 
 
 @dataclass
@@ -53,28 +78,41 @@ class _Nearest:
         self.distances[closer], self.index[closer] = other.distances[closer], other.index[closer]
 
 
+@dataclass(frozen=True)
+class _NearestRow(Pass[_Nearest, IntArray]):
+    metric: _Metric
+
+    name = "nearest rows"
+
+    @property
+    def width(self) -> int:
+        return self.metric.width
+
+    def start(self) -> _Nearest:
+        number = len(self.metric.points)
+        return _Nearest(np.full(number, np.inf), np.zeros(number, dtype=np.intp))
+
+    def add(self, state: _Nearest, tile: Tile) -> None:
+        x = self.metric.scaled(tile.rows)
+        distances = np.einsum("ij,ij->i", x, x)[:, np.newaxis] / 2 - x @ self.metric.points.T
+        if tile.weights is not None:
+            distances[tile.weights <= 0] = np.inf
+        best = np.argmin(distances, axis=0)
+        state.merge_in_place(_Nearest(distances[best, np.arange(len(best))], best + tile.first))
+
+    def merge(self, state: _Nearest, other: _Nearest) -> _Nearest:
+        state.merge_in_place(other)
+        return state
+
+    def finish(self, state: _Nearest) -> IntArray:
+        return state.index
+
+
 def nearest_rows(
     rows: Rows, points: FloatArray, scale: Any = 1.0, *, weights: FloatArray | None = None, executor: Executor
 ) -> IntArray:
     """Number of the nearest row (of positive weight) to each point, shape (m,), by distances of x/scale."""
-    centre = np.median(points, axis=0)  # exact for a constant column, however large
-    scaled = (points - centre) / scale
-
-    def prepare() -> tuple[_Nearest, Callable[[FloatArray, int, int], None]]:
-        partial = _Nearest(np.full(len(points), np.inf), np.zeros(len(points), dtype=np.intp))
-
-        def add(block: FloatArray, start: int, stop: int) -> None:
-            x = (block - centre) / scale
-            distances = np.einsum("ij,ij->i", x, x)[:, np.newaxis] / 2 - x @ scaled.T
-            if weights is not None:
-                distances[weights[start:stop] <= 0] = np.inf
-            best = np.argmin(distances, axis=0)
-            partial.merge_in_place(_Nearest(distances[best, np.arange(len(points))], best + start))
-
-        return partial, add
-
-    tile = tile_rows(len(points) + rows.n_features, workers=executor.n_jobs)
-    return reduce_rows(rows, executor, tile=tile, workers=executor.n_jobs, prepare=prepare, name="nearest rows").index
+    return executor.reduce(_NearestRow(_Metric.of(points, scale)), ArrayTable(rows, weights=weights))
 
 
 @dataclass
@@ -91,9 +129,37 @@ class _Smallest:
         squares = np.concatenate([self.squares, squares[(squares > 0) & (squares < bound)]])
         self.squares = np.partition(squares, self.most - 1)[: self.most] if len(squares) > self.most else squares
 
-    def merge_in_place(self, other: _Smallest) -> None:
-        self.add(other.squares)
-        self.largest = max(self.largest, other.largest)
+
+@dataclass(frozen=True)
+class _SmallestDistances(Pass[_Smallest, _Smallest]):
+    metric: _Metric
+    n_neighbours: int
+
+    name = "distances"
+
+    @property
+    def width(self) -> int:
+        return self.metric.width
+
+    def start(self) -> _Smallest:
+        return _Smallest(self.n_neighbours * len(self.metric.points), np.empty(0))
+
+    def add(self, state: _Smallest, tile: Tile) -> None:
+        centred, rounding = self.metric.points, 64.0 * np.finfo(np.float64).eps
+        with np.errstate(over="ignore"):
+            x = np.clip(self.metric.scaled(tile.rows), -_FAR, _FAR)
+        scale = np.einsum("ij,ij->i", x, x)[:, np.newaxis] + np.einsum("ij,ij->i", centred, centred)
+        squares = scale - 2.0 * x @ centred.T
+        squares[squares < rounding * scale] = 0.0
+        state.add(squares.ravel())
+
+    def merge(self, state: _Smallest, other: _Smallest) -> _Smallest:
+        state.add(other.squares)
+        state.largest = max(state.largest, other.largest)
+        return state
+
+    def finish(self, state: _Smallest) -> _Smallest:
+        return state
 
 
 def neighbour_distance(rows: Rows, sample: FloatArray, n_neighbours: int, *, executor: Executor) -> float:
@@ -102,27 +168,8 @@ def neighbour_distance(rows: Rows, sample: FloatArray, n_neighbours: int, *, exe
     Twice the largest distance, if there are not so many; 1 if all rows are equal. Cost: n·q·d for q rows in the sample.
     """
     sample = np.asarray(sample, dtype=np.float64)
-    centre = np.median(sample, axis=0)
-    unit = float(np.max(np.abs(sample - centre), initial=0.0)) or 1.0  # whose square is a number
-    centred = (sample - centre) / unit
-    norms = np.einsum("ij,ij->i", centred, centred)
-    rounding = 64.0 * np.finfo(np.float64).eps
-
-    def prepare() -> tuple[_Smallest, Callable[[FloatArray, int, int], None]]:
-        partial = _Smallest(n_neighbours * len(sample), np.empty(0))
-
-        def add(block: FloatArray, _start: int, _stop: int) -> None:
-            with np.errstate(over="ignore"):
-                x = np.clip((block - centre) / unit, -_FAR, _FAR)
-            scale = np.einsum("ij,ij->i", x, x)[:, np.newaxis] + norms
-            squares = scale - 2.0 * x @ centred.T
-            squares[squares < rounding * scale] = 0.0
-            partial.add(squares.ravel())
-
-        return partial, add
-
-    tile = tile_rows(len(sample) + rows.n_features, workers=executor.n_jobs)
-    found = reduce_rows(rows, executor, tile=tile, workers=executor.n_jobs, prepare=prepare, name="distances")
+    unit = float(np.max(np.abs(sample - np.median(sample, axis=0)), initial=0.0)) or 1.0  # whose square is a number
+    found = executor.reduce(_SmallestDistances(_Metric.of(sample, unit), n_neighbours), ArrayTable(rows))
     if len(found.squares) == found.most:
         return unit * float(np.sqrt(np.max(found.squares)))
     return 2.0 * unit * float(np.sqrt(found.largest)) if found.largest > 0 else 1.0

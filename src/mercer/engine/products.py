@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from mercer._typing import FloatArray
+from mercer._typing import AnyArray, FloatArray
 from mercer.engine.executors.base import Executor
 from mercer.engine.features import Features
+from mercer.engine.passes import Pass, RowPass
 from mercer.engine.rows import Rows
-from mercer.engine.tiles import tile_rows
-from mercer.engine.walk import ArraySum, map_rows, reduce_rows
+from mercer.engine.table import ArrayTable
+from mercer.engine.tile import Tile
 from mercer.kernels import Kernel, Section
 
 __all__ = [
+    "Evaluation",
     "column_squares",
     "extend_factor",
+    "feature_matrix",
     "features_times",
     "gram_matrix",
     "gram_times",
@@ -32,68 +36,314 @@ __all__ = [
 _CHUNK = 1024
 
 
+@dataclass(frozen=True)
+class _Chunked:
+    """Kernel values between rows and many points, some of the points at a time."""
+
+    kernel: Kernel
+    points: FloatArray  # (m, d)
+
+    @cached_property
+    def chunks(self) -> list[tuple[slice, Section]]:
+        starts = range(0, max(len(self.points), 1), _CHUNK)  # no points are a chunk, too
+        parts = [self.points[start : start + _CHUNK] for start in starts]
+        kind = getattr(self, "kind", np.float64)
+        return [(slice(i, i + len(p)), self.kernel.bind(p, kind)) for i, p in zip(starts, parts, strict=True)]
+
+    @property
+    def width(self) -> int:
+        """Of the widest chunk."""
+        return min(len(self.points), _CHUNK)
+
+    def prepare(self) -> None:
+        """Bind the kernel to the points."""
+        _ = self.chunks
+
+    def values(self, section: Section, tile: Tile) -> FloatArray:
+        """k(rows, some points), in the worker's memory."""
+        return section.tile(tile.rows, tile.scratch.array("values", (tile.n_rows, section.n_points), section.dtype))
+
+
+@dataclass(frozen=True)
+class Evaluation(_Chunked, RowPass):
+    """K_nm v: kernel values between rows and points times vectors (m, p), summed in float64.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    points : array (m, d)
+    vectors : array (m, p)
+    kind : dtype
+        In which the kernel is computed.
+    """
+
+    vectors: FloatArray
+    kind: Any = np.float64
+
+    name = "kernel times vectors"
+
+    @cached_property
+    def _weights(self) -> FloatArray:
+        return np.asarray(self.vectors, dtype=self.kind)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """One value per vector."""
+        return (self.vectors.shape[1],)
+
+    def apply(self, tile: Tile, out: AnyArray) -> None:
+        """Σ over the chunks."""
+        out[...] = 0.0
+        for where, section in self.chunks:
+            out += self.values(section, tile) @ self._weights[where]
+
+
+@dataclass(frozen=True)
+class _TransposedTimes(_Chunked, Pass[FloatArray, FloatArray]):
+    """K_mn u, with u as targets."""
+
+    n_vectors: int
+
+    name = "kernel transposed"
+
+    def start(self) -> FloatArray:
+        return np.zeros((len(self.points), self.n_vectors))
+
+    def add(self, state: FloatArray, tile: Tile) -> None:
+        for where, section in self.chunks:
+            state[where] += self.values(section, tile).T @ tile.targets
+
+    def finish(self, state: FloatArray) -> FloatArray:
+        return state
+
+
+@dataclass(frozen=True)
+class _OnFeatures:
+    """Something computed from the features of a tile."""
+
+    features: Features
+    vectors: FloatArray  # (m, p)
+
+    @property
+    def width(self) -> int:
+        return self.features.width
+
+    def prepare(self) -> None:
+        self.features.prepare()
+
+    def phi(self, tile: Tile) -> FloatArray:
+        """Features of the rows, in the worker's memory."""
+        return self.features.tile(tile.rows, tile.scratch.array("features", (tile.n_rows, self.features.width)))
+
+
+@dataclass(frozen=True)
+class _FeaturesTimes(_OnFeatures, RowPass):
+    """V u."""
+
+    name, fewest = "features times vectors", 64
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.vectors.shape[1],)
+
+    def apply(self, tile: Tile, out: AnyArray) -> None:
+        np.matmul(self.phi(tile), self.vectors, out=out)
+
+
+@dataclass(frozen=True)
+class _FeatureValues(RowPass):
+    """V itself."""
+
+    features: Features
+
+    name, fewest = "features", 64
+
+    @property
+    def width(self) -> int:
+        return self.features.width
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.features.width,)
+
+    def prepare(self) -> None:
+        self.features.prepare()
+
+    def apply(self, tile: Tile, out: AnyArray) -> None:
+        self.features.tile(tile.rows, out)
+
+
+@dataclass(frozen=True)
+class _GramTimes(_OnFeatures, Pass[FloatArray, FloatArray]):
+    """K_mn W (K_nm v)."""
+
+    name = "normal product"
+
+    def start(self) -> FloatArray:
+        return np.zeros(self.vectors.shape)
+
+    def add(self, state: FloatArray, tile: Tile) -> None:
+        phi = self.phi(tile)
+        product = phi @ self.vectors
+        if tile.weights is not None:
+            product *= tile.weights[:, np.newaxis]
+        state += phi.T @ product
+
+    def finish(self, state: FloatArray) -> FloatArray:
+        return state
+
+
+@dataclass(frozen=True)
+class _Projected:
+    """K_nm T of a tile, T (m, b)."""
+
+    kernel: Kernel
+    points: FloatArray  # (m, d)
+    matrix: FloatArray  # (m, b)
+
+    @cached_property
+    def _section(self) -> Section:
+        return self.kernel.bind(self.points)
+
+    @property
+    def width(self) -> int:
+        return len(self.points) + int(self.matrix.shape[1])
+
+    def prepare(self) -> None:
+        _ = self._section
+
+    def projections(self, tile: Tile) -> FloatArray:
+        """K_nm T, in the worker's memory."""
+        values = tile.scratch.array("values", (tile.n_rows, len(self.points)))
+        out = tile.scratch.array("projections", (tile.n_rows, self.matrix.shape[1]))
+        return np.matmul(self._section.tile(tile.rows, values), self.matrix, out=out)
+
+
+@dataclass(frozen=True)
+class _RowSquares(_Projected, RowPass):
+    """Σ_j (K_nm T)_ij²."""
+
+    name, fewest, shape = "projections", 64, ()
+
+    def apply(self, tile: Tile, out: AnyArray) -> None:
+        part = self.projections(tile)
+        np.einsum("ij,ij->i", part, part, out=out)
+
+
+@dataclass(frozen=True)
+class _ColumnSquares(_Projected, Pass[FloatArray, FloatArray]):
+    """Σ_i ω_i (K_nm T)_ij²."""
+
+    name, fewest = "projections", 64
+
+    def start(self) -> FloatArray:
+        return np.zeros(self.matrix.shape[1])
+
+    def add(self, state: FloatArray, tile: Tile) -> None:
+        squares = self.projections(tile) ** 2
+        state += squares.sum(axis=0) if tile.weights is None else tile.weights @ squares
+
+    def finish(self, state: FloatArray) -> FloatArray:
+        return state
+
+
+@dataclass(frozen=True)
+class _NewColumns(RowPass):
+    """(K_nP - F Bᵀ) C⁻ᵀ, with the rows of F as targets."""
+
+    kernel: Kernel
+    points: FloatArray  # (b, d)
+    lower: FloatArray  # (b, m)
+    inverse: FloatArray  # (b, b)
+
+    name, fewest = "projections", 64
+
+    @cached_property
+    def _section(self) -> Section:
+        return self.kernel.bind(self.points)
+
+    @property
+    def width(self) -> int:
+        return 3 * len(self.points) + int(self.lower.shape[1])
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (len(self.points),)
+
+    def prepare(self) -> None:
+        _ = self._section
+
+    def apply(self, tile: Tile, out: AnyArray) -> None:
+        out[...] = (self._section.tile(tile.rows) - tile.targets @ self.lower.T) @ self.inverse.T
+
+
+@dataclass(frozen=True)
+class _Values(RowPass):
+    """K_nm itself."""
+
+    kernel: Kernel
+    points: FloatArray
+
+    name = "kernel matrix"
+
+    @cached_property
+    def _section(self) -> Section:
+        return self.kernel.bind(self.points)
+
+    @property
+    def width(self) -> int:
+        return len(self.points)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (len(self.points),)
+
+    def prepare(self) -> None:
+        _ = self._section
+
+    def apply(self, tile: Tile, out: AnyArray) -> None:
+        self._section.tile(tile.rows, out)
+
+
+@dataclass(frozen=True)
+class _Diagonal(RowPass):
+    """k(x, x)."""
+
+    kernel: Kernel
+    n_features: int
+
+    name, shape = "diagonal", ()
+
+    @property
+    def width(self) -> int:
+        return self.n_features
+
+    def apply(self, tile: Tile, out: AnyArray) -> None:
+        out[...] = self.kernel.diagonal(tile.rows)
+
+
 def kernel_times(
     rows: Rows, kernel: Kernel, points: FloatArray, vectors: FloatArray, *, executor: Executor, dtype: Any = np.float64
 ) -> FloatArray:
     """K_nm v: kernel values between rows and points times vectors (m, p); returns float64 (n, p)."""
-    chunks = _chunks(kernel, points, dtype)
-    tile = _chunk_tile(points, dtype, executor)
-    vectors = np.asarray(vectors, dtype=dtype)
-    result = np.empty((rows.n_rows, vectors.shape[1]))
-
-    def prepare() -> Callable[[FloatArray, FloatArray], None]:
-        buffers = _buffers(chunks, tile)
-
-        def function(block: FloatArray, target: FloatArray) -> None:
-            target[...] = 0.0
-            for (first, section), buffer in zip(chunks, buffers, strict=True):
-                values = section.tile(block, buffer[: len(block)])
-                target += values @ vectors[first : first + section.n_points]
-
-        return function
-
-    map_rows(rows, executor, tile=tile, prepare=prepare, out=result, name="kernel times vectors")
-    return result
+    return executor.map(Evaluation(kernel, points, vectors, dtype), ArrayTable(rows))
 
 
 def features_times(rows: Rows, features: Features, vectors: FloatArray, *, executor: Executor) -> FloatArray:
     """V u: features of the rows, whitened or not, times vectors (m, p); returns (n, p)."""
-    features.prepare()
-    tile = tile_rows(features.width, workers=executor.n_jobs, fewest=64)
-    result = np.empty((rows.n_rows, vectors.shape[1]))
+    return executor.map(_FeaturesTimes(features, vectors), ArrayTable(rows))
 
-    def prepare() -> Callable[[FloatArray, FloatArray], None]:
-        buffer = np.empty((tile, features.width))
 
-        def function(block: FloatArray, target: FloatArray) -> None:
-            np.matmul(features.tile(block, buffer[: len(block)]), vectors, out=target)
-
-        return function
-
-    map_rows(rows, executor, tile=tile, prepare=prepare, out=result, name="features times vectors")
-    return result
+def feature_matrix(rows: Rows, features: Features, *, executor: Executor) -> FloatArray:
+    """V itself, shape (n, m), for those who need it stored."""
+    return executor.map(_FeatureValues(features), ArrayTable(rows))
 
 
 def squared_projections(
     rows: Rows, kernel: Kernel, points: FloatArray, matrix: FloatArray, *, executor: Executor
 ) -> FloatArray:
     """Σ_j (K_nm T)_ij² of every row, T (m, b); returns (n,) and stores nothing larger."""
-    section = kernel.bind(points)
-    tile = tile_rows(len(points) + matrix.shape[1], workers=executor.n_jobs, fewest=64)
-    result = np.empty(rows.n_rows)
-
-    def prepare() -> Callable[[FloatArray, FloatArray], None]:
-        values, projected = np.empty((tile, len(points))), np.empty((tile, matrix.shape[1]))
-
-        def function(block: FloatArray, target: FloatArray) -> None:
-            part = projected[: len(block)]
-            np.matmul(section.tile(block, values[: len(block)]), matrix, out=part)
-            np.einsum("ij,ij->i", part, part, out=target)
-
-        return function
-
-    map_rows(rows, executor, tile=tile, prepare=prepare, out=result, name="projections")
-    return result
+    return executor.map(_RowSquares(kernel, points, matrix), ArrayTable(rows))
 
 
 def column_squares(
@@ -106,20 +356,7 @@ def column_squares(
     executor: Executor,
 ) -> FloatArray:
     """Σ_i ω_i (K_nm T)_ij² of every column, T (m, b); returns (b,)."""
-    section = kernel.bind(points)
-    tile = tile_rows(len(points) + matrix.shape[1], workers=executor.n_jobs, fewest=64)
-
-    def prepare() -> tuple[ArraySum, Callable[[FloatArray, int, int], None]]:
-        partial = ArraySum(np.zeros(matrix.shape[1]))
-
-        def add(block: FloatArray, start: int, stop: int) -> None:
-            squares = (section.tile(block) @ matrix) ** 2
-            partial.value += squares.sum(axis=0) if weights is None else weights[start:stop] @ squares
-
-        return partial, add
-
-    workers = executor.n_jobs
-    return reduce_rows(rows, executor, tile=tile, workers=workers, prepare=prepare, name="projections").value
+    return executor.reduce(_ColumnSquares(kernel, points, matrix), ArrayTable(rows, weights=weights))
 
 
 def extend_factor(
@@ -136,76 +373,28 @@ def extend_factor(
 
     B (b, m) is ``lower``, the new points' rows of the factor; C⁻¹ (b, b) is ``inverse``.
     """
-    section, size, new = kernel.bind(points), lower.shape[1], len(points)
-
-    def prepare() -> Callable[[FloatArray, FloatArray], None]:
-        def function(block: FloatArray, target: FloatArray) -> None:
-            target[:, size : size + new] = (section.tile(block) - target[:, :size] @ lower.T) @ inverse.T
-
-        return function
-
-    tile = tile_rows(3 * new + size, workers=executor.n_jobs, fewest=64)
-    map_rows(rows, executor, tile=tile, prepare=prepare, out=factor, name="projections")
+    size, new = lower.shape[1], len(points)
+    table = ArrayTable(rows, labels=factor[:, :size])
+    factor[:, size : size + new] = executor.map(_NewColumns(kernel, points, lower, inverse), table)
 
 
 def transposed_times(
     rows: Rows, kernel: Kernel, points: FloatArray, vectors: FloatArray, *, executor: Executor
 ) -> FloatArray:
     """K_mn u: kernel values between points and rows times vectors (n, p); returns (m, p)."""
-    chunks = _chunks(kernel, points, np.float64)
-    tile = _chunk_tile(points, np.float64, executor)
-
-    def prepare() -> tuple[ArraySum, Callable[[FloatArray, int, int], None]]:
-        partial, buffers = ArraySum(np.zeros((len(points), vectors.shape[1]))), _buffers(chunks, tile)
-
-        def add(block: FloatArray, start: int, stop: int) -> None:
-            for (first, section), buffer in zip(chunks, buffers, strict=True):
-                values = section.tile(block, buffer[: stop - start])
-                partial.value[first : first + section.n_points] += values.T @ vectors[start:stop]
-
-        return partial, add
-
-    workers = executor.n_jobs
-    return reduce_rows(rows, executor, tile=tile, workers=workers, prepare=prepare, name="kernel transposed").value
+    return executor.reduce(_TransposedTimes(kernel, points, vectors.shape[1]), ArrayTable(rows, labels=vectors))
 
 
 def gram_times(
     rows: Rows, features: Features, vectors: FloatArray, *, weights: FloatArray | None = None, executor: Executor
 ) -> FloatArray:
     """K_mn W (K_nm v) in one pass, each tile computed once; returns (m, p)."""
-    tile = tile_rows(features.n_features, workers=executor.n_jobs)
-    features.prepare()
-
-    def prepare() -> tuple[ArraySum, Callable[[FloatArray, int, int], None]]:
-        partial = ArraySum(np.zeros((features.n_features, vectors.shape[1])))
-        buffer = np.empty((tile, features.n_features))
-
-        def add(block: FloatArray, start: int, stop: int) -> None:
-            phi = features.tile(block, buffer[: stop - start])
-            product = phi @ vectors
-            if weights is not None:
-                product *= weights[start:stop, np.newaxis]
-            partial.value += phi.T @ product
-
-        return partial, add
-
-    workers = executor.n_jobs
-    return reduce_rows(rows, executor, tile=tile, workers=workers, prepare=prepare, name="normal product").value
+    return executor.reduce(_GramTimes(features, vectors), ArrayTable(rows, weights=weights))
 
 
 def kernel_matrix(rows: Rows, kernel: Kernel, points: FloatArray, *, executor: Executor) -> FloatArray:
     """K_nm itself, float64, for those who need it stored."""
-    section = kernel.bind(points)
-    result = np.empty((rows.n_rows, len(points)))
-
-    def prepare() -> Callable[[FloatArray, FloatArray], None]:
-        def function(block: FloatArray, target: FloatArray) -> None:
-            section.tile(block, target)
-
-        return function
-
-    map_rows(rows, executor, tile=tile_rows(len(points)), prepare=prepare, out=result, name="kernel matrix")
-    return result
+    return executor.map(_Values(kernel, points), ArrayTable(rows))
 
 
 def gram_matrix(rows: Rows, kernel: Kernel, *, executor: Executor) -> FloatArray:
@@ -216,29 +405,4 @@ def gram_matrix(rows: Rows, kernel: Kernel, *, executor: Executor) -> FloatArray
 
 def kernel_diagonal(rows: Rows, kernel: Kernel, *, executor: Executor) -> FloatArray:
     """k(x, x) of every row, shape (n,)."""
-    result = np.empty(rows.n_rows)
-
-    def prepare() -> Callable[[FloatArray, FloatArray], None]:
-        def function(block: FloatArray, target: FloatArray) -> None:
-            target[...] = kernel.diagonal(block)
-
-        return function
-
-    map_rows(rows, executor, tile=tile_rows(rows.n_features), prepare=prepare, out=result, name="diagonal")
-    return result
-
-
-def _chunks(kernel: Kernel, points: FloatArray, dtype: Any) -> list[tuple[int, Section]]:
-    starts = range(0, max(len(points), 1), _CHUNK)  # no points are a chunk, too
-    return [(start, kernel.bind(points[start : start + _CHUNK], dtype)) for start in starts]
-
-
-def _chunk_tile(points: FloatArray, dtype: Any, executor: Executor) -> int:
-    width = min(len(points), _CHUNK)
-    return tile_rows(width, itemsize=np.dtype(dtype).itemsize, workers=executor.n_jobs)
-
-
-def _buffers(chunks: list[tuple[int, Section]], tile: int) -> list[FloatArray]:
-    # One memory for all chunks: only the last may be narrower.
-    widest = np.empty(tile * max((section.n_points for _, section in chunks), default=0), dtype=chunks[0][1].dtype)
-    return [widest[: tile * section.n_points].reshape(tile, section.n_points) for _, section in chunks]
+    return executor.map(_Diagonal(kernel, rows.n_features), ArrayTable(rows))

@@ -6,17 +6,19 @@ and :math:`v` of the queries; :math:`E` vanishes for queries that the basis span
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from mercer._typing import FloatArray
 from mercer.engine.executors.base import Executor
 from mercer.engine.features import Features
+from mercer.engine.passes import Pass
 from mercer.engine.rows import Rows
-from mercer.engine.tiles import accumulator_workers, tile_rows
-from mercer.engine.walk import reduce_rows
+from mercer.engine.table import ArrayTable
+from mercer.engine.tile import Tile
+from mercer.kernels import Section
 
 __all__ = ["ResidualProducts", "residual_products"]
 
@@ -46,6 +48,51 @@ class ResidualProducts:
         self.squares += other.squares
 
 
+@dataclass(frozen=True)
+class _ResidualPass(Pass[ResidualProducts, ResidualProducts]):
+    features: Features  # whitened
+    queries: FloatArray  # (q, d)
+    full: bool
+
+    name, fewest = "residuals", 64
+
+    @cached_property
+    def _bound(self) -> tuple[FloatArray, Section]:
+        return self.features.tile(self.queries), self.features.kernel.bind(self.queries)
+
+    @property
+    def width(self) -> int:
+        return self.features.n_features + 2 * len(self.queries)
+
+    @property
+    def state_numbers(self) -> int:  # type: ignore[override]
+        return len(self.queries) * (self.features.n_features + len(self.queries))
+
+    def prepare(self) -> None:
+        _ = self._bound
+
+    def start(self) -> ResidualProducts:
+        m, q = self.features.n_features, len(self.queries)
+        return ResidualProducts(np.zeros((m, q)), np.zeros(q), np.zeros((q, q) if self.full else q))
+
+    def add(self, state: ResidualProducts, tile: Tile) -> None:
+        (whitened, section), precisions = self._bound, tile.weights
+        assert precisions is not None
+        V = self.features.tile(tile.rows)
+        E = section.tile(tile.rows) - V @ whitened.T
+        scaled = precisions[:, np.newaxis] * E
+        state.projections += V.T @ scaled
+        state.sums += np.sum(scaled, axis=0)
+        state.squares += E.T @ scaled if self.full else np.einsum("ij,ij->j", E, scaled)
+
+    def merge(self, state: ResidualProducts, other: ResidualProducts) -> ResidualProducts:
+        state.merge_in_place(other)
+        return state
+
+    def finish(self, state: ResidualProducts) -> ResidualProducts:
+        return state
+
+
 def residual_products(
     rows: Rows,
     features: Features,
@@ -68,26 +115,6 @@ def residual_products(
     precisions : array (n,)
         ω/λ.
     full : bool
-    executor : Threads
+    executor : Executor
     """
-    features.prepare()
-    m, q = features.n_features, len(queries)
-    whitened = features.tile(queries)
-    section = features.kernel.bind(queries)
-    workers = accumulator_workers(executor.n_jobs, 8 * q * (m + q))
-    tile = tile_rows(m + 2 * q, workers=workers, fewest=64)
-
-    def prepare() -> tuple[ResidualProducts, Callable[[FloatArray, int, int], None]]:
-        partial = ResidualProducts(np.zeros((m, q)), np.zeros(q), np.zeros((q, q) if full else q))
-
-        def add(block: FloatArray, start: int, stop: int) -> None:
-            V = features.tile(block)
-            E = section.tile(block) - V @ whitened.T
-            scaled = precisions[start:stop, np.newaxis] * E
-            partial.projections += V.T @ scaled
-            partial.sums += np.sum(scaled, axis=0)
-            partial.squares += E.T @ scaled if full else np.einsum("ij,ij->j", E, scaled)
-
-        return partial, add
-
-    return reduce_rows(rows, executor, tile=tile, workers=workers, prepare=prepare, name="residuals")
+    return executor.reduce(_ResidualPass(features, queries, full), ArrayTable(rows, weights=precisions))

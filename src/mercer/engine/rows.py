@@ -1,14 +1,17 @@
 """Where rows live. The engine reads them a tile at a time; nobody else reads them at all."""
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from mercer._typing import AnyArray, FloatArray, IntArray
 
-__all__ = ["ArrayRows", "Rows", "SomeRows", "as_rows"]
+__all__ = ["ArrayRows", "Rows", "SomeRows", "SparseRows", "as_rows"]
 
 
 class Rows(ABC):
@@ -41,6 +44,14 @@ class Rows(ABC):
             stop = min(start + size, last)
             yield start, stop, self.read(start, stop)
 
+    def part(self, start: int, stop: int) -> Rows:
+        """Rows start..stop as a source of their own, to be read elsewhere: it ships with no more than it needs."""
+        return SomeRows(self, np.arange(start, stop))
+
+    def subset(self, index: IntArray) -> Rows:
+        """Some of the rows, in this order."""
+        return SomeRows(self, index)
+
     def __len__(self) -> int:
         """Return the number of rows."""
         return self.n_rows
@@ -69,12 +80,43 @@ class ArrayRows(Rows):
         """Return a copy of the given rows."""
         return self._finite(np.ascontiguousarray(self._array[indices], dtype=self.dtype), None)
 
+    def part(self, start: int, stop: int) -> Rows:
+        """A slice of the array."""
+        return ArrayRows(np.asarray(self._array[start:stop]), checked=self._checked)
+
     def _finite(self, tile: FloatArray, start: int | None) -> FloatArray:
         if not self._checked and not np.all(np.isfinite(tile)):
             where = "" if start is None else f" (rows {start} to {start + len(tile) - 1})"
             msg = f"Input X contains NaN or infinity{where}."
             raise ValueError(msg)
         return tile
+
+
+class SparseRows(Rows):
+    """Rows of a SciPy sparse matrix; each tile is made dense when it is read.
+
+    Parameters
+    ----------
+    matrix : scipy.sparse array or matrix (n, d)
+        Finite.
+    """
+
+    def __init__(self, matrix: Any) -> None:
+        self._matrix = matrix.tocsr()
+        self.n_rows, self.n_features = matrix.shape
+        self.dtype = np.dtype(np.float32 if matrix.dtype == np.float32 else np.float64)
+
+    def read(self, start: int, stop: int) -> FloatArray:
+        """Rows start..stop, dense."""
+        return np.asarray(self._matrix[start:stop].toarray(), dtype=self.dtype)
+
+    def take(self, indices: IntArray) -> FloatArray:
+        """The given rows, dense."""
+        return np.asarray(self._matrix[indices].toarray(), dtype=self.dtype)
+
+    def part(self, start: int, stop: int) -> Rows:
+        """The same rows, still sparse."""
+        return SparseRows(self._matrix[start:stop])
 
 
 class SomeRows(Rows):
@@ -99,11 +141,20 @@ class SomeRows(Rows):
         """The given rows of these."""
         return self._rows.take(self._index[indices])
 
+    def part(self, start: int, stop: int) -> Rows:
+        """Rows in memory are shipped themselves; else the source and their numbers are."""
+        index = self._index[start:stop]
+        if isinstance(self._rows, ArrayRows):
+            return ArrayRows(self._rows.take(index), checked=True)
+        return SomeRows(self._rows, index)
+
 
 def as_rows(table: Any) -> Rows:
     """Return the argument if it is a source of rows, else a source for it as an array."""
     if isinstance(table, Rows):
         return table
+    if sparse.issparse(table):
+        return SparseRows(table)
     array = np.asarray(table)
     if array.ndim != 2:
         msg = f"rows must form a two-dimensional array, got {array.ndim} dimension(s)."

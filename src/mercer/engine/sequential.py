@@ -10,10 +10,10 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from mercer._typing import FloatArray, IntArray
-from mercer.engine.executors.threads import blas_threads, pair
+from mercer.engine.executors.blas import blas_threads
+from mercer.engine.executors.plan import TILE_BYTES, working_memory_bytes
 from mercer.engine.rows import ArrayRows, Rows
 from mercer.engine.stream_values import FactoredRows, TabulatedRows
-from mercer.engine.tiles import tile_rows, working_memory_bytes
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.kernels import Kernel
 from mercer.solvers.recursive import BlockRecursion, Rules, Source, Together, inverse
@@ -133,7 +133,8 @@ class SequentialLearner:
         squares : array
             As of ``learn``, for the rows that were learned since.
         """
-        tile = tile_rows(rows.n_features + min(self.recursion.rules.max_basis, rows.n_rows))
+        width = rows.n_features + min(self.recursion.rules.max_basis, rows.n_rows)
+        tile = max(16, min(4096, TILE_BYTES // (8 * width)))
         most = tile * (1 if often else max(1, self._rows_at_once(rows.n_features) // tile))
         for start, stop, block in _gathered(rows, tile, most):
             span = slice(start, stop)
@@ -242,8 +243,7 @@ class SequentialLearner:
         return vars(self) | {"_values": None, "_together": None}  # without rows that were seen
 
     def _pair(self, n_rows: int) -> AbstractContextManager[Together | None]:
-        long = self.n_jobs > 1 and _is_worth(n_rows, self.recursion.rules.max_basis)
-        return pair() if long else nullcontext(None)
+        return nullcontext(None)
 
     def _factored(self, rows: FloatArray, most: int) -> Source | None:
         """Kernel values, to up to so many functions, that compiled code computes, if it can."""

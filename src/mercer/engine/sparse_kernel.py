@@ -6,7 +6,6 @@ computed with the matrix is in that order of *places*, and ``order`` tells which
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,18 +13,21 @@ import numpy as np
 from scipy import sparse
 
 from mercer._jit import jit
-from mercer._typing import FloatArray, IntArray
-from mercer.engine.executors.base import Executor, Tick
+from mercer._typing import AnyArray, FloatArray, IntArray
+from mercer.engine.executors.base import Executor
 from mercer.engine.memory import available_memory
 from mercer.engine.neighbours import Grid, Neighbours
+from mercer.engine.passes import Pass, RowPass
 from mercer.engine.rows import Rows
-from mercer.engine.walk import map_rows
+from mercer.engine.table import ArrayTable, Spans
+from mercer.engine.tile import Tile
 from mercer.kernels import Compact
 
 __all__ = ["SizeEstimate", "SparseGram", "SparseKernel"]
 
 _CHUNK = 1024  # rows whose neighbours are found at a time
 _SAMPLE, _ENOUGH = 1024, 4_000_000  # rows, and neighbours, from which the size of the matrix is estimated
+_PIECES = 32  # of a product with the matrix, for many workers
 _PIECE = 100_000  # multiplications that are worth a thread: a fifth of a millisecond
 _SPARE = 1.25  # memory for the pieces from which the matrix is put together
 
@@ -68,18 +70,11 @@ class SparseGram:
 
     def times(self, vectors: FloatArray, *, executor: Executor) -> FloatArray:
         """K v for vectors (n, p), summed in float64."""
-        out = np.empty(vectors.shape)
-        vectors = np.ascontiguousarray(vectors)
         # Spans of about equal numbers of values, not of rows; and no threads for less work than it is to start them.
-        pieces = max(1, min(4 * executor.n_jobs, self.n_points, self.nnz * vectors.shape[1] // _PIECE))
+        pieces = max(1, min(_PIECES, self.n_points, self.nnz * vectors.shape[1] // _PIECE))
         bounds = np.searchsorted(self.starts, np.linspace(0, self.nnz, pieces + 1))
         bounds[0], bounds[-1] = 0, self.n_points
-
-        def task(first: int, last: int, _tick: Tick) -> None:
-            _multiply(self.starts, self.index, self.values, vectors, out, (int(bounds[first]), int(bounds[last])))
-
-        executor.run(task, pieces, tile=1)
-        return out
+        return executor.map(_GramTimes(self, np.ascontiguousarray(vectors)), Spans(bounds.tolist()))
 
     def first(self, size: int) -> Any:
         """The kernel matrix of the points in the first places, as SciPy has it."""
@@ -161,19 +156,13 @@ class SparseKernel:
     def gram(self, *, executor: Executor) -> SparseGram:
         """All kernel values between the points that are not zero."""
         n_points = len(self.order)
-        n_chunks = -(-n_points // _CHUNK)
-        # Points are dense in some places and sparse in others: chunks in no order give each worker its share.
-        shuffled = np.random.default_rng(0).permutation(n_chunks)
-        parts: list[tuple[IntArray, IntArray, FloatArray] | None] = [None] * n_chunks
+        bounds = [*range(0, n_points, _CHUNK), n_points] if n_points else [0, 0]
+        return _assembled(executor.reduce(_UpperTriangle(self), Spans(bounds)), n_points, self._dtype)
 
-        def task(first: int, last: int, tick: Tick) -> None:
-            for chunk in shuffled[first:last]:
-                found = self._grid.among(chunk * _CHUNK, min((chunk + 1) * _CHUNK, n_points))
-                parts[chunk] = (found.counts, found.index, self._values(found))
-                tick(1)
-
-        executor.run(task, n_chunks, tile=1, name="neighbours")
-        return _assembled(parts, n_points, self._dtype)
+    def upper_triangle(self, start: int, stop: int) -> tuple[IntArray, IntArray, FloatArray]:
+        """Neighbours of the points in places start to stop among those that follow: counts, places, kernel values."""
+        found = self._grid.among(start, stop)
+        return found.counts, found.index, self._values(found)
 
     def cross(self, rows: FloatArray) -> Any:
         """Kernel values between rows (q, d) and the points in their places, a SciPy array (q, n)."""
@@ -190,18 +179,13 @@ class SparseKernel:
 
     def times(self, rows: Rows, vectors: FloatArray, *, executor: Executor) -> FloatArray:
         """k(rows, points) v for vectors (n, p) in places, shape (q, p)."""
-        result, vectors = np.empty((rows.n_rows, vectors.shape[1])), np.ascontiguousarray(vectors)
+        return executor.map(_CrossTimes(self, np.ascontiguousarray(vectors)), ArrayTable(rows))
 
-        def prepare() -> Callable[[FloatArray, FloatArray], None]:
-            def function(block: FloatArray, target: FloatArray) -> None:
-                found = self._find(block)
-                starts = np.concatenate([[0], np.cumsum(found.counts)])
-                _multiply(starts, found.index, self._values(found), vectors, target, (0, len(block)))
-
-            return function
-
-        map_rows(rows, executor, tile=_CHUNK, prepare=prepare, out=result, name="rows")
-        return result
+    def times_tile(self, rows: FloatArray, vectors: FloatArray, out: FloatArray) -> None:
+        """Fill ``out`` with the product for a few rows."""
+        found = self._find(rows)
+        starts = np.concatenate([[0], np.cumsum(found.counts)])
+        _multiply(starts, found.index, self._values(found), vectors, out, (0, len(rows)))
 
     def _find(self, rows: FloatArray) -> Neighbours:
         # Rows that overflow are far from all points.
@@ -220,6 +204,62 @@ class SparseKernel:
 
 
 _FAR = 1e150  # squares of it are numbers
+
+_Piece = tuple[IntArray, IntArray, FloatArray]
+
+
+@dataclass(frozen=True)
+class _UpperTriangle(Pass["list[_Piece | None]", "list[_Piece | None]"]):
+    """Neighbours of all points among those that follow, chunk by chunk."""
+
+    kernel: SparseKernel
+
+    name, width = "neighbours", 1
+
+    def start(self) -> list[_Piece | None]:
+        return []
+
+    def add(self, state: list[_Piece | None], tile: Tile) -> None:
+        state.append(self.kernel.upper_triangle(tile.first, tile.first + tile.n_rows))
+
+    def finish(self, state: list[_Piece | None]) -> list[_Piece | None]:
+        return state
+
+
+@dataclass(frozen=True)
+class _CrossTimes(RowPass):
+    """k(rows, points) v."""
+
+    kernel: SparseKernel
+    vectors: FloatArray
+
+    name, width, rows_at_once = "rows", 1, _CHUNK
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.vectors.shape[1],)
+
+    def apply(self, tile: Tile, out: AnyArray) -> None:
+        self.kernel.times_tile(tile.rows, self.vectors, out)
+
+
+@dataclass(frozen=True)
+class _GramTimes(RowPass):
+    """K v of a stored matrix."""
+
+    gram: SparseGram
+    vectors: FloatArray
+
+    name, width = "sparse product", 1
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.vectors.shape[1],)
+
+    def apply(self, tile: Tile, out: AnyArray) -> None:
+        first, last = tile.first, tile.first + tile.n_rows
+        starts = self.gram.starts[first : last + 1]
+        _multiply(starts, self.gram.index, self.gram.values, self.vectors, out, (0, tile.n_rows))
 
 
 def _assembled(

@@ -15,8 +15,8 @@ block           sum over rows               shape
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -24,15 +24,12 @@ from mercer._typing import FloatArray
 from mercer.engine.augmented import Augmented
 from mercer.engine.executors.base import Executor
 from mercer.engine.features import Features
-from mercer.engine.rows import Rows
-from mercer.engine.tiles import accumulator_workers, tile_rows
-from mercer.engine.walk import ArraySum, reduce_rows
+from mercer.engine.passes import Pass
+from mercer.engine.table import Table
+from mercer.engine.tile import Tile
 from mercer.solvers.blas import add_gram, mirror, whiten
 
-__all__ = ["NormalStatistics", "normal_statistics"]
-
-# Each tile makes a pass over the m × m accumulator: with 256 rows and more that pass is small beside the product.
-_FEWEST_ROWS = 256
+__all__ = ["NormalPass", "NormalStatistics", "normal_statistics"]
 
 
 @dataclass
@@ -133,43 +130,59 @@ class NormalStatistics:
             raise ValueError(msg)
 
 
-def normal_statistics(
-    rows: Rows,
-    targets: FloatArray,
-    features: Features,
-    *,
-    weights: FloatArray | None = None,
-    executor: Executor,
-) -> NormalStatistics:
+@dataclass(frozen=True)
+class NormalPass(Pass[NormalStatistics, NormalStatistics]):
+    """Sum [φ, y, 1] [φ, y, 1]ᵀ over the rows."""
+
+    features: Features
+    n_outputs: int
+
+    name = "statistics"
+    # Each tile makes a pass over the m × m accumulator: with 256 rows and more that pass is small beside the product.
+    fewest = 256
+
+    @cached_property
+    def augmented(self) -> Augmented:
+        """Tiles with room for the targets."""
+        return Augmented.of(self.features, self.n_outputs)
+
+    @property
+    def width(self) -> int:
+        """Of an augmented tile."""
+        return self.augmented.width
+
+    @property
+    def state_numbers(self) -> int:  # type: ignore[override]
+        """Of the accumulator."""
+        return self.width**2
+
+    def start(self) -> NormalStatistics:
+        """Zeros, with the padding of the tiles."""
+        sums = np.zeros((self.width, self.width))
+        is_whitened = self.features.lower is not None
+        return NormalStatistics(sums, self.features.n_features, n_rows=0, is_whitened=is_whitened)
+
+    def add(self, state: NormalStatistics, tile: Tile) -> None:
+        """One symmetric product."""
+        values = self.augmented.values(tile)
+        if tile.weights is not None:
+            values *= np.sqrt(tile.weights[:, np.newaxis])
+        add_gram(state.sums, values)
+        state.n_rows += tile.n_rows
+
+    def merge(self, state: NormalStatistics, other: NormalStatistics) -> NormalStatistics:
+        """Add the sums."""
+        state.merge_in_place(other)
+        return state
+
+    def finish(self, state: NormalStatistics) -> NormalStatistics:
+        """Both triangles, without the padding."""
+        return replace(state, sums=self.augmented.sums(state.sums))
+
+
+def normal_statistics(table: Table, features: Features, *, executor: Executor) -> NormalStatistics:
     """Sum the statistics of all rows in one pass.
 
-    Cost: n·m² multiply-adds and n·m kernel values; one accumulator of m × m per worker and a tile each, nothing n × m.
-
-    Parameters
-    ----------
-    rows : Rows (n, d)
-    targets : array (n, p)
-    features : Features
-    weights : array (n,) or None
-    executor : Threads
+    Cost: n·m² multiply-adds and n·m kernel values; an accumulator of m × m per worker and one more, and a tile each.
     """
-    augmented = Augmented.of(features, targets.shape[1])
-    width = augmented.width
-    workers = accumulator_workers(executor.n_jobs, 8 * width**2)
-    tile = tile_rows(width, workers=workers, fewest=_FEWEST_ROWS)
-
-    def prepare() -> tuple[ArraySum, Callable[[FloatArray, int, int], None]]:
-        partial, buffer = ArraySum(np.zeros((width, width))), np.empty((tile, width))
-
-        def add(block: FloatArray, start: int, stop: int) -> None:
-            values = augmented.tile(block, targets[start:stop], buffer[: stop - start])  # [φ, y, 1, 0]
-            if weights is not None:
-                values *= np.sqrt(weights[start:stop, np.newaxis])
-            add_gram(partial.value, values)
-
-        return partial, add
-
-    total = reduce_rows(rows, executor, tile=tile, workers=workers, prepare=prepare, name="statistics")
-    return NormalStatistics(
-        augmented.sums(total.value), features.n_features, rows.n_rows, is_whitened=features.lower is not None
-    )
+    return executor.reduce(NormalPass(features, table.n_outputs), table)

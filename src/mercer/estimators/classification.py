@@ -10,7 +10,7 @@ from sklearn.base import ClassifierMixin
 from mercer._typing import AnyArray, FloatArray, IntArray
 from mercer._validation import check_is_fitted, check_labels
 from mercer.engine import Rows
-from mercer.estimators.shell import make_threads, read_rows
+from mercer.estimators.shell import make_executor, read_rows
 from mercer.model import KernelExpansion, OneVsRest
 
 __all__ = ["KernelClassifier", "Labels"]
@@ -83,7 +83,7 @@ class KernelClassifier(ClassifierMixin):
         return self._evaluate_rows(read_rows(self, X, reset=False))
 
     def _evaluate_rows(self, rows: Rows) -> FloatArray:
-        return self._mean_expansion().evaluate(rows, executor=make_threads(self))
+        return self._mean_expansion().evaluate(rows, executor=make_executor(self))
 
     def _mean_expansion(self) -> KernelExpansion:
         """The model; without its variance, where that is made only when it is asked for."""

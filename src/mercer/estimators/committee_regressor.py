@@ -23,7 +23,7 @@ from mercer.estimators.shell import (
     all_or_nothing,
     check_one_spread,
     encode_targets,
-    make_threads,
+    make_executor,
     read_data,
     read_rows,
 )
@@ -292,7 +292,7 @@ class CommitteeRegressor(KernelRegressor, OnBasis, BaseEstimator):
         self._batches, self.labels_, self._flat = (), np.empty(0, dtype=np.intp), data.flat
 
     def _add(self, data: Data) -> None:
-        threads = make_threads(self)
+        threads = make_executor(self)
         blocks = make_blocks(
             self.partition, int(self.block_size), data, self.kernel_,
             noise=float(self.noise), random_state=check_random_state(self.random_state), executor=threads,
@@ -319,7 +319,7 @@ class CommitteeRegressor(KernelRegressor, OnBasis, BaseEstimator):
             batch_size=batch_size or max(int(self.n_basis), int(self.block_size)),
             return_std=return_std,
             return_cov=return_cov,
-            executor=make_threads(self),
+            executor=make_executor(self),
         )
         _warn_of_jitter(passes)
         mean = self.outputs_.predict(mean)

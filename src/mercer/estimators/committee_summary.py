@@ -61,13 +61,10 @@ class CommitteeSummary:
 
     def plus(self, batch: Batch, executor: Executor) -> CommitteeSummary:
         """Return the summary with the batch's blocks added."""
-        data = batch.data
         statistics = conditional_statistics(
-            data.rows,
-            data.targets - self.target_shift if np.any(self.target_shift) else data.targets,
+            batch.data.table.shifted(self.target_shift),
             self.frame.features(whitened=True),
             noise=batch.noise,
-            weights=data.weights,
             blocks=batch.blocks,
             executor=executor,
         )

@@ -27,9 +27,9 @@ from sklearn.base import BaseEstimator
 
 from mercer._typing import FloatArray, IntArray, RandomState
 from mercer._validation import Integral, Interval, Real, StrOptions, check_random_state
-from mercer.engine import Rows, SomeRows, SparseGram, SparseKernel, Threads, neighbour_distance
+from mercer.engine import Executor, Rows, SomeRows, SparseGram, SparseKernel, neighbour_distance
 from mercer.estimators.compact_system import CompactSystem, Options, least_eigenvalue
-from mercer.estimators.shell import Data, make_threads, resolve_kernel, rows_with_a_say
+from mercer.estimators.shell import Data, make_executor, resolve_kernel, rows_with_a_say
 from mercer.exceptions import StarvedWarning
 from mercer.kernels import Compact, Wendland
 from mercer.model import KernelExpansion, as_dtype
@@ -93,7 +93,7 @@ class CompactMachine(BaseEstimator, ABC):
         if self.solver == "cg" and self.noise == 0:
             msg = "noise must be above zero with solver='cg'; use solver='cholesky' to interpolate."
             raise ValueError(msg)
-        threads = make_threads(self)
+        threads = make_executor(self)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         kernel = self._resolve(data, rng, threads)
         index = rows_with_a_say(data, float(self.noise))
@@ -132,7 +132,7 @@ class CompactMachine(BaseEstimator, ABC):
         options = Options(solver, self.ordering, self.preconditioner, float(self.tol), int(self.max_iter))
         return CompactSystem(kernel, gram, float(self.noise) / weights, options)
 
-    def _resolve(self, data: Data, rng: np.random.Generator, threads: Threads) -> Compact:
+    def _resolve(self, data: Data, rng: np.random.Generator, threads: Executor) -> Compact:
         """The kernel with numbers for parameters."""
         kernel = (
             Wendland(length_scale="auto") if isinstance(self.kernel, str) and self.kernel == "wendland" else self.kernel
@@ -167,7 +167,7 @@ class CompactMachine(BaseEstimator, ABC):
     def _sparse_values(self, rows: Rows) -> FloatArray:
         expansion = self.expansion_
         vectors = expansion.coefficients[self._sparse_kernel.order]
-        values = self._sparse_kernel.times(rows, vectors, executor=make_threads(self))
+        values = self._sparse_kernel.times(rows, vectors, executor=make_executor(self))
         values += expansion.intercept
         return as_dtype(values, rows.dtype)
 
@@ -181,7 +181,7 @@ class _Solution:
 
 
 def _solve(
-    system: CompactSystem, targets: FloatArray, weights: FloatArray, threads: Threads, *, intercept: bool
+    system: CompactSystem, targets: FloatArray, weights: FloatArray, threads: Executor, *, intercept: bool
 ) -> _Solution:
     """Hη = 1 and Hν = y; b = ηᵀy/s, α = ν - ηb. Without an intercept Hα = y."""
     if not intercept:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import abstractmethod
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
 
-from mercer._typing import FloatArray, RandomState
+from mercer._typing import AnyArray, FloatArray, RandomState
 from mercer._validation import check_is_fitted, check_random_state
-from mercer.engine import Rows, Threads, map_rows
+from mercer.engine import ArrayTable, Executor, RowPass, Rows, Sequence, SparseKernel, Tile
 from mercer.estimators.compact_machine import CompactMachine
 from mercer.estimators.compact_system import CompactSystem
 from mercer.estimators.regression import KernelRegressor
-from mercer.estimators.shell import all_or_nothing, encode_targets, make_threads, read_data
+from mercer.estimators.shell import all_or_nothing, encode_targets, make_executor, read_data
 from mercer.exceptions import NotPositiveDefiniteError
+from mercer.solvers.sparse_cholesky import SparseFactor
 
 __all__ = ["CompactRegressor"]
 
@@ -162,33 +164,21 @@ class CompactRegressor(KernelRegressor, CompactMachine):
         """Logarithm of |K + λW⁻¹| and its standard error: 0 with a factor, else it is estimated (Lanczos)."""
         check_is_fitted(self)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
-        return self._system.log_determinant(rng, make_threads(self))
+        return self._system.log_determinant(rng, make_executor(self))
 
     def _evaluate_rows(self, rows: Rows) -> FloatArray:
         return self._sparse_values(rows)
 
     def _standard_deviations(self, rows: Rows) -> FloatArray:
-        system, threads = self._system, make_threads(self)
-        result = np.empty(rows.n_rows)
-        prior = float(self.kernel_.amplitude)
-        quadratic: Callable[[Any], FloatArray]
+        system, threads = self._system, make_executor(self)
+        work: _Reduction
         if system.factor is not None:
-            tile, executor, quadratic = _TILE, threads, system.factor.half_norms
-        else:  # the products themselves use all threads
-            tile, executor = _COLUMNS, Threads(1)
-            quadratic = _by_gradients(system, threads)
-
-        def prepare() -> Callable[[FloatArray, FloatArray], None]:
-            def function(block: FloatArray, target: FloatArray) -> None:
-                values = self._sparse_kernel.cross(block)
-                target[...] = -quadratic(values)
-                if self._eta is not None:
-                    target += (1.0 - values @ self._eta) ** 2 / np.sum(self._eta)
-
-            return function
-
-        map_rows(rows, executor, tile=tile, prepare=prepare, out=result, name="rows")
-        return np.sqrt(self._not_negative(prior + result))
+            work = _ByFactor(self._sparse_kernel, self._eta, system.factor)
+            result = threads.map(work, ArrayTable(rows))
+        else:  # one tile after the other: the products themselves use all workers
+            work = _ByGradients(self._sparse_kernel, self._eta, system, threads)
+            result = Sequence().map(work, ArrayTable(rows))
+        return np.sqrt(self._not_negative(float(self.kernel_.amplitude) + result))
 
     def _not_negative(self, variances: FloatArray) -> FloatArray:
         """Refuse variances below zero by more than rounding, or what the tolerance of conjugate gradients allows."""
@@ -206,7 +196,7 @@ class CompactRegressor(KernelRegressor, CompactMachine):
             raise NotPositiveDefiniteError(msg)
 
     def _covariance(self, rows: Rows) -> FloatArray:
-        system, threads = self._system, make_threads(self)
+        system, threads = self._system, make_executor(self)
         block = rows.read(0, rows.n_rows).astype(np.float64)
         values = self._sparse_kernel.cross(block)
         result = self.kernel_(block) - values @ system.solve(_columns(values), threads)
@@ -221,13 +211,45 @@ class CompactRegressor(KernelRegressor, CompactMachine):
         return np.asarray(result)
 
 
-def _by_gradients(system: CompactSystem, threads: Any) -> Callable[[Any], FloatArray]:
-    """kᵀH⁻¹k of sparse rows k (q, n), by conjugate gradients."""
+@dataclass(frozen=True)
+class _Reduction(RowPass):
+    """What the data take from the prior variance, kᵀH⁻¹k, and what an intercept adds to it."""
 
-    def quadratic(values: Any) -> FloatArray:
-        return np.asarray(values.multiply(system.solve(_columns(values), threads).T).sum(axis=1))
+    kernel: SparseKernel
+    eta: FloatArray | None
 
-    return quadratic
+    name, shape, width = "rows", (), 1
+
+    def apply(self, tile: Tile, out: AnyArray) -> None:
+        values = self.kernel.cross(tile.rows)
+        out[...] = -self.quadratic(values)
+        if self.eta is not None:
+            out += (1.0 - values @ self.eta) ** 2 / np.sum(self.eta)
+
+    @abstractmethod
+    def quadratic(self, values: Any) -> FloatArray:
+        """kᵀH⁻¹k of sparse rows k (q, n)."""
+
+
+@dataclass(frozen=True)
+class _ByFactor(_Reduction):
+    factor: SparseFactor
+
+    rows_at_once = _TILE
+
+    def quadratic(self, values: Any) -> FloatArray:
+        return self.factor.half_norms(values)
+
+
+@dataclass(frozen=True)
+class _ByGradients(_Reduction):
+    system: CompactSystem
+    executor: Executor
+
+    rows_at_once = _COLUMNS
+
+    def quadratic(self, values: Any) -> FloatArray:
+        return np.asarray(values.multiply(self.system.solve(_columns(values), self.executor).T).sum(axis=1))
 
 
 def _columns(values: Any) -> FloatArray:

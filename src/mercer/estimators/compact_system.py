@@ -17,7 +17,7 @@ from scipy.linalg import solve_triangular
 from sklearn.exceptions import ConvergenceWarning
 
 from mercer._typing import FloatArray
-from mercer.engine import SparseGram, SparseKernel, Threads, available_memory
+from mercer.engine import Executor, Sequence, SparseGram, SparseKernel, available_memory
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.solvers.conjugate_gradient import conjugate_gradient
 from mercer.solvers.dense import pivoted_cholesky
@@ -78,11 +78,11 @@ class CompactSystem:
         # What is made of functions cannot be pickled: the diagonal takes its place.
         return vars(self) | ({"_precondition": None} if self.options.preconditioner == "two-level" else {})
 
-    def apply(self, vectors: FloatArray, executor: Threads) -> FloatArray:
+    def apply(self, vectors: FloatArray, executor: Executor) -> FloatArray:
         """H v for vectors (n, p)."""
         return self.gram.times(vectors, executor=executor) + self.diagonal[:, np.newaxis] * vectors
 
-    def solve(self, right: FloatArray, executor: Threads) -> FloatArray:
+    def solve(self, right: FloatArray, executor: Executor) -> FloatArray:
         """H⁻¹ right, for right-hand sides (n, p)."""
         if self.factor is not None:
             return self.factor.solve(right)
@@ -107,7 +107,7 @@ class CompactSystem:
             )
         return result.value
 
-    def log_determinant(self, rng: np.random.Generator, executor: Threads) -> tuple[float, float]:
+    def log_determinant(self, rng: np.random.Generator, executor: Executor) -> tuple[float, float]:
         """Logarithm of |H|, and its standard error: 0 where it is known from a factor."""
         if self.factor is not None:
             return self.factor.log_determinant, 0.0
@@ -123,7 +123,7 @@ class CompactSystem:
                 return value, float(np.hypot(error, change))
             before, steps = value, 2 * steps
 
-    def condition(self, least: float, rng: np.random.Generator, executor: Threads) -> float:
+    def condition(self, least: float, rng: np.random.Generator, executor: Executor) -> float:
         """Estimate of the condition number of H, from above if there is noise; ``least`` bounds eigenvalues of K."""
         noise = float(np.min(self.diagonal))
         found = extreme_eigenvalues(
@@ -189,7 +189,7 @@ class CompactSystem:
     def _takes_long(self) -> bool:
         """Whether conjugate gradients would need many steps: √κ/2 · log(2/tol), with κ bounded by sums of rows."""
         ones = np.ones((self.gram.n_points, 1))
-        largest = np.max(self.gram.times(ones, executor=Threads(1))) + np.max(self.diagonal)
+        largest = np.max(self.gram.times(ones, executor=Sequence())) + np.max(self.diagonal)
         steps = 0.5 * np.sqrt(largest / np.min(self.diagonal)) * np.log(2.0 / self.options.tol)
         return bool(steps > _MANY_STEPS)
 
@@ -198,7 +198,7 @@ def _unchanged(vectors: FloatArray) -> FloatArray:
     return vectors
 
 
-def least_eigenvalue(gram: SparseGram, noise: float, rng: np.random.Generator, executor: Threads) -> float:
+def least_eigenvalue(gram: SparseGram, noise: float, rng: np.random.Generator, executor: Executor) -> float:
     """Bound the least eigenvalue of K from below; raise if K + λI is not safely positive definite."""
     scale = min(noise, 0.1 * float(np.max(gram.values, initial=0.0)))
     max_iter = max(_DEFINITE_STEPS, int(_DEFINITE_WORK / max(1, gram.nnz)))

@@ -29,7 +29,7 @@ from mercer.engine import ArrayRows, Rows, kernel_matrix
 from mercer.estimators.matrix_free import solve_matrix_free
 from mercer.estimators.shell import (
     Data,
-    make_threads,
+    make_executor,
     resolve_kernel,
     rows_with_a_say,
 )
@@ -122,7 +122,7 @@ class ExactMachine(BaseEstimator, ABC):
         self, rows: Rows, kernel: Kernel, points: FloatArray, weights: FloatArray, right: FloatArray
     ) -> tuple[CholeskyFactor | None, FloatArray, int]:
         """Solve H [ν, η] = [y, 1], or Hα = y; also returns the number of iterations."""
-        threads = make_threads(self)
+        threads = make_executor(self)
         if self.solver == "cholesky":
             # H = K + λW⁻¹ = LLᵀ, in the memory of K
             matrix = kernel_matrix(rows, kernel, points, executor=threads)

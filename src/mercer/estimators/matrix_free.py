@@ -8,7 +8,7 @@ from scipy.linalg import solve_triangular
 
 from mercer._typing import FloatArray
 from mercer._validation import check_random_state
-from mercer.engine import Features, Rows, Threads, kernel_times, normal_statistics, transposed_times
+from mercer.engine import ArrayTable, Executor, Features, Rows, kernel_times, normal_statistics, transposed_times
 from mercer.kernels import Kernel
 from mercer.solvers.conjugate_gradient import IterativeSolution, conjugate_gradient
 from mercer.solvers.dense import pivoted_cholesky
@@ -30,7 +30,7 @@ def solve_matrix_free(
     tol: float,
     max_iter: int,
     random_state: Any,
-    executor: Threads,
+    executor: Executor,
 ) -> IterativeSolution:
     """Solve (K + λW⁻¹) x = right, with K = k(rows, points) computed tile by tile in every iteration.
 
@@ -61,7 +61,7 @@ def _nystrom_preconditioner(
     noise: float,
     weights: FloatArray,
     random_state: Any,
-    executor: Threads,
+    executor: Executor,
 ) -> NystromPreconditioner:
     """Low-rank preconditioner on points drawn at random; its own products are tiled like all others."""
     n = len(points)
@@ -72,7 +72,7 @@ def _nystrom_preconditioner(
     factor = pivoted_cholesky(block, tolerance=_RANK_TOLERANCE)
     basis, lower = points[chosen[factor.order]], factor.lower
     features = Features(kernel, basis, lower=lower)
-    gram = normal_statistics(rows, np.empty((n, 0)), features, weights=weights, executor=executor).gram
+    gram = normal_statistics(ArrayTable(rows, weights=weights), features, executor=executor).gram
 
     def apply_features(vectors: FloatArray) -> FloatArray:
         unwhitened = solve_triangular(lower, vectors, lower=True, trans="T", check_finite=False)

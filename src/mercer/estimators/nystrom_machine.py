@@ -15,7 +15,7 @@ from mercer.engine import NormalStatistics
 from mercer.estimators.frame import Frame
 from mercer.estimators.nystrom_summary import NoisePath, Settings, Summary
 from mercer.estimators.on_basis import BASIS_CONSTRAINTS, OnBasis, check_mergeable, check_same_frame, check_same_outputs
-from mercer.estimators.shell import Data, make_threads
+from mercer.estimators.shell import Data, make_executor
 from mercer.model import KernelExpansion
 
 __all__ = ["NystromMachine"]
@@ -57,7 +57,7 @@ class NystromMachine(OnBasis, BaseEstimator, ABC):
 
     def _fit(self, data: Data) -> None:
         summary = Summary.start(self._choose_frame(data, data.rows.dtype), data, self._settings(), once=True)
-        self._summary = summary.plus(data, make_threads(self))
+        self._summary = summary.plus(data, make_executor(self))
         _ = self._summary.solved  # what cannot be solved is refused here, not when it is first used
 
     def _partial_fit(self, data: Data) -> None:
@@ -66,11 +66,11 @@ class NystromMachine(OnBasis, BaseEstimator, ABC):
         else:
             frame = self._choose_frame(data, data.rows.dtype)
             summary = Summary.start(frame, data, self._settings(), once=False)
-        self._summary = summary.plus(data, make_threads(self))
+        self._summary = summary.plus(data, make_executor(self))
 
     def _forget(self, data: Data) -> None:
         summary = replace(self._summary, settings=self._settings())
-        self._summary = summary.minus(data, make_threads(self))
+        self._summary = summary.minus(data, make_executor(self))
 
     def merge(self, other: Self) -> Self:
         """Take in what another model has seen; exact, as if both sets of rows had been fitted here.

@@ -153,8 +153,7 @@ class Summary:
 
     def _sum(self, data: Data, executor: Executor) -> NormalStatistics:
         features = self.frame.features(whitened=self.statistics.is_whitened)
-        targets = data.targets - self.target_shift if np.any(self.target_shift) else data.targets
-        return normal_statistics(data.rows, targets, features, weights=data.weights, executor=executor)
+        return normal_statistics(data.table.shifted(self.target_shift), features, executor=executor)
 
     def _problem(self) -> RidgeProblem:
         return self.frame.problem(self.statistics, self.target_shift, intercept=self.settings.intercept)

@@ -11,7 +11,7 @@ from mercer._typing import FloatArray
 from mercer._validation import Integral, Interval, check_is_fitted, check_random_state
 from mercer.basis import choose_basis
 from mercer.estimators.frame import Frame
-from mercer.estimators.shell import Data, make_threads, resolve_kernel
+from mercer.estimators.shell import Data, make_executor, resolve_kernel
 from mercer.kernels import Kernel
 
 __all__ = ["BASIS_CONSTRAINTS", "OnBasis", "check_mergeable", "check_same_frame", "check_same_outputs"]
@@ -49,7 +49,7 @@ class OnBasis(ABC):
             targets = targets - np.average(targets, axis=0, weights=data.weights)
         basis = choose_basis(
             self.basis, data.rows, targets, kernel, int(self.n_basis),
-            weights=data.weights, random_state=random_state, executor=make_threads(self),
+            weights=data.weights, random_state=random_state, executor=make_executor(self),
         )  # fmt: skip
         return Frame.build(kernel, basis, dtype, steady=steady)
 

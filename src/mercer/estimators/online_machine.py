@@ -15,7 +15,7 @@ from mercer._typing import FloatArray, IntArray, RandomState
 from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted
 from mercer.engine import Features, SequentialLearner, normal_statistics
 from mercer.estimators.on_basis import check_mergeable, check_same_outputs
-from mercer.estimators.shell import Data, make_threads, resolve_kernel, rows_with_a_say
+from mercer.estimators.shell import Data, make_executor, resolve_kernel, rows_with_a_say
 from mercer.kernels import Kernel, as_kernel
 from mercer.model import KernelExpansion, Variance
 from mercer.solvers.recursive import Rules
@@ -108,7 +108,7 @@ class OnlineMachine(BaseEstimator, ABC):
             weights = np.zeros(len(weights))
             weights[used] = np.asarray(data.weights)[used]
         learner, new = self._next_learner(), []
-        learner.n_jobs = make_threads(self).n_jobs
+        learner.n_jobs = 1
         for stop, squares in learner.stream(data.rows, data.targets, weights, often=bool(self.record or self.verbose)):
             if self.record and len(squares):
                 new.append((learner.recursion.n_seen, len(learner.points), float(np.mean(squares))))
@@ -180,7 +180,7 @@ class OnlineMachine(BaseEstimator, ABC):
         if not len(learner.points):  # then the recursion is exact, as it has represented nothing
             return
         features = Features(learner.kernel, learner.points)
-        sums = normal_statistics(data.rows, data.targets, features, weights=data.weights, executor=make_threads(self))
+        sums = normal_statistics(data.table, features, executor=make_executor(self))
         data_part, cross = sums.gram, sums.cross[:, :-1]
         if _has_constant(learner):  # comes first
             data_part = np.block([[sums.moments[-1:, -1:], sums.cross[:, -1:].T], [sums.cross[:, -1:], data_part]])

@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from mercer._typing import FloatArray, RandomState
 from mercer._validation import Integral, Interval, Real, StrOptions
 from mercer.basis import Basis
-from mercer.engine import SomeRows, blas_threads, row_moments
+from mercer.engine import ArrayTable, SomeRows, blas_threads, row_moments
 from mercer.estimators.committee_summary import Batch, CommitteeSummary
 from mercer.estimators.frame import Frame
 from mercer.estimators.nystrom_summary import Settings, Summary
@@ -25,7 +25,7 @@ from mercer.estimators.shell import (
     Data,
     all_or_nothing,
     encode_targets,
-    make_threads,
+    make_executor,
     read_data,
     rows_with_a_say,
 )
@@ -189,7 +189,9 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, BaseEstimator):
             msg = f"the targets are of size {unit:.1g}, whose square cannot be a variance: scale them."
             raise ValueError(msg)
         search = _Search(
-            objective=SparseObjective(data.rows, centred / unit, data.weights, self.objective, make_threads(self)),
+            objective=SparseObjective(
+                ArrayTable(data.rows, centred / unit, data.weights), self.objective, make_executor(self)
+            ),
             start=_Point(start.kernel * unit**-2, start.basis.points, float(self.noise) * unit**-2),
             fit_points=self.fit_points,
             fit_kernel=self.fit_kernel,
@@ -218,7 +220,7 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, BaseEstimator):
         warnings.warn(message, ConvergenceWarning, stacklevel=4)
 
     def _expansion(self, data: Data) -> Any:
-        threads, intercept = make_threads(self), bool(self.intercept)
+        threads, intercept = make_executor(self), bool(self.intercept)
         if self.objective == "fitc":
             summary = CommitteeSummary.start(self._fitted_frame, data, intercept=intercept)
             return summary.plus(Batch(data, None, self.noise_), threads).expansion
@@ -319,7 +321,8 @@ class _Search:
     def _units(self) -> tuple[FloatArray, FloatArray]:
         """Origin and unit of the positions, (d,) each."""
         objective = self.objective
-        mean, covariance = row_moments(objective.rows, objective.weights, executor=objective.executor)
+        table = objective.table
+        mean, covariance = row_moments(table.rows, table.weights, executor=objective.executor)
         spread = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
         return mean, np.where(spread > 0, spread, 1.0) * _stride(len(self.start.points))
 
@@ -329,7 +332,7 @@ class _Search:
         reach[:free] = _FARTHEST / _stride(len(self.start.points))
         low, high = first - reach, first + reach
         if self.fit_noise:
-            weights = self.objective.weights
+            weights = self.objective.table.weights
             unit = 0.0 if weights is None else float(np.log(np.mean(weights)))  # log λ at which noise is all there is
             low[-1], high[-1] = min(first[-1], unit + np.log(_LEAST_NOISE)), max(first[-1], unit + _RANGE)
         return list(zip(low, high, strict=True))

@@ -43,7 +43,7 @@ from mercer.estimators.shell import (
     Data,
     all_or_nothing,
     encode_targets,
-    make_threads,
+    make_executor,
     read_data,
     rows_with_a_say,
 )
@@ -169,12 +169,12 @@ class ReducedRankRegressor(KernelRegressor, OnBasis, BaseEstimator):
         return self._used_frame
 
     def _solve(self, data: Data, frame: Frame) -> None:
-        threads, features, noise = make_threads(self), frame.features(whitened=True), float(self.noise)
+        threads, features, noise = make_executor(self), frame.features(whitened=True), float(self.noise)
         n_outputs = data.targets.shape[1]
         shift = np.average(data.targets, axis=0, weights=data.weights) if self.intercept else np.zeros(n_outputs)
         targets = data.targets - shift
         # (I + VᵀΛ⁻¹V) u = VᵀΛ⁻¹y
-        sums = normal_statistics(data.rows, targets, features, weights=data.weights, executor=threads)
+        sums = normal_statistics(data.table.shifted(shift), features, executor=threads)
         solution = frame.problem(sums, shift, intercept=bool(self.intercept)).solve(noise)
         # α = Λ⁻¹(y - b - Vu)
         index = rows_with_a_say(data, noise)
@@ -189,7 +189,7 @@ class ReducedRankRegressor(KernelRegressor, OnBasis, BaseEstimator):
 
     def _standard_deviations(self, rows: Rows) -> FloatArray:
         size = max(256, self.rank_)
-        prior = kernel_diagonal(rows, self.kernel_, executor=make_threads(self))
+        prior = kernel_diagonal(rows, self.kernel_, executor=make_executor(self))
         variances = np.empty(rows.n_rows)
         for start, stop, queries in rows.tiles(0, rows.n_rows, size):
             variances[start:stop] = prior[start:stop] + self._correction(queries, full=False)
@@ -200,7 +200,7 @@ class ReducedRankRegressor(KernelRegressor, OnBasis, BaseEstimator):
 
     def _covariance(self, rows: Rows) -> FloatArray:
         queries = rows.take(np.arange(rows.n_rows))
-        prior = gram_matrix(rows, self.kernel_, executor=make_threads(self))
+        prior = gram_matrix(rows, self.kernel_, executor=make_executor(self))
         result = prior + self._correction(queries, full=True)
         _warn_if_negative(np.diagonal(result) + _ROUNDING * np.diagonal(prior))
         return np.asarray((result + result.T) / 2)
@@ -212,7 +212,7 @@ class ReducedRankRegressor(KernelRegressor, OnBasis, BaseEstimator):
         queries = queries.astype(np.float64, copy=False)
         products = residual_products(
             ArrayRows(points, checked=True), features, queries, self._precisions,
-            full=full, executor=make_threads(self),
+            full=full, executor=make_executor(self),
         )  # fmt: skip
         v = features.tile(queries)
         left = 1.0 - products.sums  # of the constant's weight

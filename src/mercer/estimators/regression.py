@@ -10,7 +10,7 @@ from sklearn.base import RegressorMixin
 from mercer._typing import FloatArray
 from mercer._validation import check_is_fitted
 from mercer.engine import Rows
-from mercer.estimators.shell import Data, check_one_spread, make_threads, read_rows
+from mercer.estimators.shell import Data, check_one_spread, make_executor, read_rows
 from mercer.model import KernelExpansion, Regression
 
 __all__ = ["KernelRegressor"]
@@ -61,15 +61,15 @@ class KernelRegressor(RegressorMixin):
         return expansion
 
     def _evaluate_rows(self, rows: Rows) -> FloatArray:
-        return self._mean_expansion().evaluate(rows, executor=make_threads(self))
+        return self._mean_expansion().evaluate(rows, executor=make_executor(self))
 
     def _standard_deviations(self, rows: Rows) -> FloatArray:
         expansion: KernelExpansion = self.expansion_
-        return np.sqrt(expansion.variances(rows, executor=make_threads(self)))
+        return np.sqrt(expansion.variances(rows, executor=make_executor(self)))
 
     def _covariance(self, rows: Rows) -> FloatArray:
         expansion: KernelExpansion = self.expansion_
-        return expansion.covariance(rows, executor=make_threads(self))
+        return expansion.covariance(rows, executor=make_executor(self))
 
     def _check_outputs(self, data: Data, n_outputs: int) -> None:
         """Refuse later targets that do not look like the first."""

@@ -12,7 +12,7 @@ from sklearn.utils.random import sample_without_replacement
 
 from mercer._typing import FloatArray, IntArray
 from mercer._validation import check_random_state, check_sample_weight, check_table, check_targets
-from mercer.engine import ArrayRows, Rows, Threads
+from mercer.engine import ArrayRows, ArrayTable, Executor, Rows, Threads, given_executor
 from mercer.kernels import Kernel, Precomputed, as_kernel
 
 __all__ = [
@@ -20,7 +20,7 @@ __all__ = [
     "all_or_nothing",
     "check_one_spread",
     "encode_targets",
-    "make_threads",
+    "make_executor",
     "read_data",
     "read_rows",
     "resolve_kernel",
@@ -42,6 +42,11 @@ class Data:
     targets: FloatArray  # (n, p)
     weights: FloatArray | None  # (n,)
     flat: bool  # whether y had one dimension
+
+    @property
+    def table(self) -> ArrayTable:
+        """Rows, targets and weights together."""
+        return ArrayTable(self.rows, self.targets, self.weights)
 
 
 @contextmanager
@@ -98,9 +103,10 @@ def rows_with_a_say(data: Data, noise: float) -> IntArray:
     return index
 
 
-def make_threads(estimator: Any) -> Threads:
-    """Make the executor that ``n_jobs`` and ``verbose`` ask for."""
-    return Threads(estimator.n_jobs, verbose=estimator.verbose)
+def make_executor(estimator: Any) -> Executor:
+    """The executor in use, or threads as ``n_jobs`` and ``verbose`` ask for."""
+    executor: Executor | None = given_executor()
+    return Threads(estimator.n_jobs, verbose=estimator.verbose) if executor is None else executor
 
 
 def resolve_kernel(kernel: Any, data: Data, random_state: Any) -> Kernel:

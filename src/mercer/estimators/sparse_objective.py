@@ -36,10 +36,11 @@ from scipy.linalg import cho_factor, cho_solve, lapack, solve_triangular
 
 from mercer._typing import FloatArray
 from mercer.engine import (
+    ArrayTable,
     Executor,
     Features,
     Pull,
-    Rows,
+    Tile,
     add_parameters,
     conditional_statistics,
     feature_gradient,
@@ -72,17 +73,13 @@ class SparseObjective:
 
     Attributes
     ----------
-    rows : Rows (n, d)
-    targets : array (n, p)
-    weights : array (n,) or None
-        Above zero.
+    table : ArrayTable
+        Weights are above zero.
     kind : {"fitc", "vfe"}
-    executor : Threads
+    executor : Executor
     """
 
-    rows: Rows
-    targets: FloatArray
-    weights: FloatArray | None
+    table: ArrayTable
     kind: Literal["fitc", "vfe"]
     executor: Executor
 
@@ -92,7 +89,7 @@ class SparseObjective:
 
     def best_factor(self, kernel: Kernel, points: FloatArray, noise: float) -> tuple[float, float]:
         """The c ≥ 0 for which F with c·kernel and c·noise is least, the mean of yᵀΣ⁻¹y per output; and that F."""
-        state, n_values = self._evaluate(kernel, points, noise), self.n_rows * self.targets.shape[1]
+        state, n_values = self._evaluate(kernel, points, noise), self.n_rows * self.table.n_outputs
         factor = state.squares / n_values
         if not factor > 0:
             return 1.0, state.value
@@ -101,18 +98,18 @@ class SparseObjective:
     @property
     def n_rows(self) -> float:
         """n, as log 2π is counted."""
-        if self.kind == "fitc" or self.weights is None:
-            return float(self.rows.n_rows)
-        return float(np.sum(self.weights))
+        if self.kind == "fitc" or self.table.weights is None:
+            return float(self.table.n_rows)
+        return float(np.sum(self.table.weights))
 
     def value_and_gradient(self, kernel: Kernel, points: FloatArray, noise: float) -> tuple[float, Gradient]:
         """F and its gradients; two passes over the rows."""
         state = self._evaluate(kernel, points, noise)
         identity = np.eye(len(points))
         inverse = np.ascontiguousarray(solve_triangular(state.lower, identity, lower=True))
-        pullback = _PULLBACKS[self.kind](self, state, inverse, noise)
-        sums = feature_gradient(self.rows, state.features, pullback, executor=self.executor)
-        M = self.targets.shape[1] * (2.0 * identity - state.B - state.B_inverse) - state.mu @ state.mu.T + sums.gram
+        pullback = self._pullback(state, inverse, noise)
+        sums = feature_gradient(self.table, state.features, pullback, executor=self.executor)
+        M = self.table.n_outputs * (2.0 * identity - state.B - state.B_inverse) - state.mu @ state.mu.T + sums.gram
         by_points, by_parameters = kernel.gradients(points, points, -0.5 * inverse.T @ M @ inverse)
         gradient = Gradient(
             points=sums.points + 2.0 * by_points,
@@ -122,21 +119,17 @@ class SparseObjective:
         return state.value, gradient
 
     def _evaluate(self, kernel: Kernel, points: FloatArray, noise: float) -> _State:
-        n_outputs, n = self.targets.shape[1], self.n_rows
+        n_outputs, n = self.table.n_outputs, self.n_rows
         lower = _factor(kernel(points))
         features = Features(kernel, points, lower=lower)
         if self.kind == "fitc":
-            statistics = conditional_statistics(
-                self.rows, self.targets, features, noise=noise, weights=self.weights, executor=self.executor
-            )
+            statistics = conditional_statistics(self.table, features, noise=noise, executor=self.executor)
             sums, log_determinant, rest = statistics.normal, statistics.log_determinant, 0.0
         else:
-            sums = normal_statistics(
-                self.rows, self.targets, features, weights=self.weights, executor=self.executor
-            ) * (1.0 / noise)
+            sums = normal_statistics(self.table, features, executor=self.executor) * (1.0 / noise)
             log_determinant = n * float(np.log(noise))
-            prior = kernel_diagonal(self.rows, kernel, executor=self.executor)
-            total = float(np.sum(prior) if self.weights is None else self.weights @ prior)
+            prior = kernel_diagonal(self.table.rows, kernel, executor=self.executor)
+            total = float(np.sum(prior) if self.table.weights is None else self.table.weights @ prior)
             rest = 0.5 * max(total / noise - float(np.trace(sums.gram)), 0.0)
         B = np.eye(len(lower)) + sums.gram
         factor = cho_factor(B, lower=True)
@@ -146,9 +139,14 @@ class SparseObjective:
         value = 0.5 * (n_outputs * (log_B + log_determinant + n * np.log(2.0 * np.pi)) + squares) + n_outputs * rest
         return _State(value, rest, squares, features, lower, mu, B, cho_solve(factor, np.eye(len(B))))
 
-    def noises(self, noise: float) -> FloatArray:
-        """λ/ω of every row."""
-        return np.full(self.rows.n_rows, noise) if self.weights is None else noise / self.weights
+    def _pullback(self, state: _State, inverse: FloatArray, noise: float) -> _FitcPullback | _VfePullback:
+        mu_inverse = state.mu.T @ inverse
+        if self.kind == "fitc":
+            return _FitcPullback(noise, state.mu, mu_inverse, state.B_inverse, inverse)
+        B_map = self.table.n_outputs * (state.B_inverse - np.eye(len(inverse))) @ inverse
+        # ∂F/∂log λ = (np - p tr(I - B⁻¹) - Σ|e|²ω/λ)/2 - pR
+        freedom = self.n_rows - len(state.B) + float(np.trace(state.B_inverse)) - 2.0 * state.rest
+        return _VfePullback(noise, state.mu, mu_inverse, B_map, self.table.n_outputs * freedom)
 
 
 @dataclass(frozen=True)
@@ -163,59 +161,61 @@ class _State:
     B_inverse: FloatArray
 
 
+def _noises(noise: float, tile: Tile) -> FloatArray:
+    """λ/ω of the rows."""
+    return np.full(tile.n_rows, noise) if tile.weights is None else noise / tile.weights
+
+
+@dataclass(frozen=True)
 class _FitcPullback:
     """The gradient of FITC's likelihood at a tile of rows."""
 
-    def __init__(self, objective: SparseObjective, state: _State, inverse: FloatArray, noise: float) -> None:
-        self._targets, self._noises = objective.targets, objective.noises(noise)
-        self._state, self._inverse, self._mu_inverse = state, inverse, state.mu.T @ inverse
+    noise: float
+    mu: FloatArray  # (m, p)
+    mu_inverse: FloatArray  # μᵀL⁻¹
+    B_inverse: FloatArray  # (m, m)
+    inverse: FloatArray  # L⁻¹
 
-    def __call__(self, V: FloatArray, prior: FloatArray, span: slice) -> Pull:
-        p = self._targets.shape[1]
-        variances = self._noises[span] + np.maximum(prior - _squares(V), 0.0)
-        solved = V @ self._state.B_inverse
-        errors = self._targets[span] - V @ self._state.mu
+    def __call__(self, V: FloatArray, prior: FloatArray, tile: Tile) -> Pull:
+        p, noises = tile.targets.shape[1], _noises(self.noise, tile)
+        variances = noises + np.maximum(prior - _squares(V), 0.0)
+        solved = V @ self.B_inverse
+        errors = tile.targets - V @ self.mu
         explained = (p * np.einsum("ij,ij->i", solved, V) + _squares(errors)) / variances**2  # w
         twice_h = p / variances - explained
         solved *= (p / variances)[:, np.newaxis]
         solved -= twice_h[:, np.newaxis] * V
-        by_kernel = solved @ self._inverse
-        by_kernel -= (errors / variances[:, np.newaxis]) @ self._mu_inverse
-        return Pull(by_kernel, 0.5 * twice_h, explained, extra=0.5 * float(twice_h @ self._noises[span]))
+        by_kernel = solved @ self.inverse
+        by_kernel -= (errors / variances[:, np.newaxis]) @ self.mu_inverse
+        return Pull(by_kernel, 0.5 * twice_h, explained, extra=0.5 * float(twice_h @ noises))
 
     def by_log_noise(self, extra: float) -> float:
         """∂F/∂log λ = Σ h λ/ω."""
         return extra
 
 
+@dataclass(frozen=True)
 class _VfePullback:
     """The gradient of the variational bound at a tile of rows."""
 
-    def __init__(self, objective: SparseObjective, state: _State, inverse: FloatArray, noise: float) -> None:
-        self._targets, self._precisions = objective.targets, 1.0 / objective.noises(noise)
-        self._n_rows = objective.n_rows
-        self._state, self._mu_inverse = state, state.mu.T @ inverse
-        self._map = self._n_outputs * (state.B_inverse - np.eye(len(inverse))) @ inverse
+    noise: float
+    mu: FloatArray  # (m, p)
+    mu_inverse: FloatArray  # μᵀL⁻¹
+    B_map: FloatArray  # p (B⁻¹ - I) L⁻¹
+    freedom: float  # what ∂F/∂log λ has besides the errors, doubled
 
-    @property
-    def _n_outputs(self) -> int:
-        return int(self._targets.shape[1])
-
-    def __call__(self, V: FloatArray, prior: FloatArray, span: slice) -> Pull:
-        precisions = self._precisions[span]
-        errors = self._targets[span] - V @ self._state.mu
-        by_kernel = V @ self._map
-        by_kernel -= errors @ self._mu_inverse
+    def __call__(self, V: FloatArray, prior: FloatArray, tile: Tile) -> Pull:
+        precisions = 1.0 / _noises(self.noise, tile)
+        errors = tile.targets - V @ self.mu
+        by_kernel = V @ self.B_map
+        by_kernel -= errors @ self.mu_inverse
         by_kernel *= precisions[:, np.newaxis]
-        return Pull(by_kernel, 0.5 * self._n_outputs * precisions, extra=float(precisions @ _squares(errors)))
+        by_prior = 0.5 * tile.targets.shape[1] * precisions
+        return Pull(by_kernel, by_prior, extra=float(precisions @ _squares(errors)))
 
     def by_log_noise(self, extra: float) -> float:
-        """∂F/∂log λ = (np - p tr(I - B⁻¹) - Σ|e|²ω/λ)/2 - pR."""
-        freedom = self._n_rows - len(self._state.B) + float(np.trace(self._state.B_inverse)) - 2.0 * self._state.rest
-        return 0.5 * (self._n_outputs * freedom - extra)
-
-
-_PULLBACKS: dict[str, type[_FitcPullback | _VfePullback]] = {"fitc": _FitcPullback, "vfe": _VfePullback}
+        """∂F/∂log λ, from Σ|e|²ω/λ."""
+        return 0.5 * (self.freedom - extra)
 
 
 def _factor(square: FloatArray) -> FloatArray:

@@ -20,8 +20,9 @@ from sklearn.utils import column_or_1d
 
 from mercer._typing import FloatArray, IntArray, RandomState
 from mercer._validation import check_random_state, check_table
-from mercer.engine import ArrayRows, Threads, neighbour_distance
+from mercer.engine import ArrayRows, neighbour_distance
 from mercer.estimators.compact_machine import CompactMachine
+from mercer.estimators.shell import make_executor
 from mercer.exceptions import NotPositiveDefiniteError, StarvedWarning
 from mercer.kernels import Compact, Wendland
 
@@ -223,7 +224,7 @@ class _Task:
         sample = rows[np.random.default_rng(0).permutation(len(rows))[:_SAMPLE]]
         number = max(1, round(trial.n_neighbours))
         distance = neighbour_distance(
-            ArrayRows(rows, checked=True), sample, number, executor=Threads(self._model.n_jobs)
+            ArrayRows(rows, checked=True), sample, number, executor=make_executor(self._model)
         )
         kernel = kernel.with_radius(distance)
         kernel.length_scale = kernel.length_scale * trial.scales

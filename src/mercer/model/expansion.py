@@ -7,15 +7,25 @@ afterwards (evaluation, error bars, gradients, compression, storage) is written 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from mercer._typing import FloatArray
-from mercer.engine import Executor, Features, Rows, Threads, as_rows, gram_matrix, kernel_times, map_rows, tile_rows
+from mercer._typing import AnyArray, FloatArray
+from mercer.engine import (
+    Executor,
+    Features,
+    RowPass,
+    Threads,
+    Tile,
+    as_rows,
+    as_table,
+    feature_matrix,
+    gram_matrix,
+    kernel_times,
+)
 from mercer.kernels import Kernel, Precomputed
 
 __all__ = ["KernelExpansion", "Variance", "as_dtype"]
@@ -112,27 +122,13 @@ class KernelExpansion:
 
         Cost: m² operations per row.
         """
-        variance, rows = self._need_variance(), as_rows(X)
-        result = np.empty(rows.n_rows)
-
-        def fill(block: FloatArray, whitened: FloatArray, target: FloatArray) -> None:
-            residual = variance.residual(whitened)
-            target[...] = np.einsum("ij,ij->i", residual, residual) + variance.constant
-            if variance.prior:
-                target += self.kernel.diagonal(block) - np.einsum("ij,ij->i", whitened, whitened)
-
-        self._walk(rows, variance, fill, result, executor or Threads())
-        return np.maximum(result, 0.0)  # a variance of zero may come out negative by rounding
+        work = _Variances(self._whitened_features(), self._need_variance())
+        return (executor or Threads()).map(work, as_table(X))
 
     def covariance(self, X: Any, *, executor: Executor | None = None) -> FloatArray:
         """Predictive covariance between all rows of X, shape (n, n), float64; it also stores n·m numbers."""
         variance, rows, executor = self._need_variance(), as_rows(X), executor or Threads()
-        whitened = np.empty((rows.n_rows, len(self.points)))
-
-        def fill(_block: FloatArray, tile: FloatArray, target: FloatArray) -> None:
-            target[...] = tile
-
-        self._walk(rows, variance, fill, whitened, executor)
+        whitened = feature_matrix(rows, self._whitened_features(), executor=executor)
         residual = variance.residual(whitened)
         result = residual @ residual.T + variance.constant
         if variance.prior:
@@ -141,46 +137,11 @@ class KernelExpansion:
 
     def gradient(self, X: Any, *, executor: Executor | None = None) -> FloatArray:
         """Gradient with respect to the input at the rows of X, shape (n, p, d)."""
-        rows, executor = as_rows(X), executor or Threads()
-        n_outputs = self.coefficients.shape[1]
-        result = np.empty((rows.n_rows, n_outputs, rows.n_features))
+        work = _InputGradient(self.kernel, self.points, self.coefficients)
+        return (executor or Threads()).map(work, as_table(X))
 
-        def prepare() -> Callable[[FloatArray, FloatArray], None]:
-            def function(block: FloatArray, target: FloatArray) -> None:
-                for output in range(n_outputs):
-                    weights = np.repeat(self.coefficients[:, output, np.newaxis], len(block), axis=1)
-                    # k is symmetric: the gradient by the row is the gradient by the second argument.
-                    target[:, output] = self.kernel.points_gradient(self.points, block, weights)
-
-            return function
-
-        # Slopes, weights and what a kernel needs beside them: four tiles each.
-        tile = tile_rows(4 * len(self.points), workers=executor.n_jobs)
-        map_rows(rows, executor, tile=tile, prepare=prepare, out=result, name="gradient")
-        return result
-
-    def _walk(
-        self,
-        rows: Rows,
-        variance: Variance,
-        fill: Callable[[FloatArray, FloatArray, FloatArray], None],
-        out: FloatArray,
-        executor: Executor,
-    ) -> None:
-        """Call ``fill(tile of rows, their whitened features, target)`` on all tiles."""
-        features = Features(self.kernel, self.points, lower=variance.lower)
-        features.prepare()
-        tile = tile_rows(features.width, workers=executor.n_jobs, fewest=64)
-
-        def prepare() -> Callable[[FloatArray, FloatArray], None]:
-            buffer = np.empty((tile, features.width))
-
-            def function(block: FloatArray, target: FloatArray) -> None:
-                fill(block, features.tile(block, buffer[: len(block)]), target)
-
-            return function
-
-        map_rows(rows, executor, tile=tile, prepare=prepare, out=out, name="variance")
+    def _whitened_features(self) -> Features:
+        return Features(self.kernel, self.points, lower=self._need_variance().lower)
 
     def _need_variance(self) -> Variance:
         if self.variance is None:
@@ -207,3 +168,54 @@ def as_dtype(values: FloatArray, dtype: np.dtype[Any]) -> FloatArray:
     if np.max(np.abs(values), initial=0.0) > np.finfo(dtype).max:
         return values
     return values.astype(dtype, copy=False)
+
+
+@dataclass(frozen=True)
+class _Variances(RowPass):
+    """k(x,x) - |v|² + |Rv - c|² + constant."""
+
+    features: Features  # whitened
+    variance: Variance
+
+    name, fewest, shape = "variance", 64, ()
+
+    @property
+    def width(self) -> int:
+        return self.features.width
+
+    def prepare(self) -> None:
+        self.features.prepare()
+
+    def apply(self, tile: Tile, out: AnyArray) -> None:
+        whitened = self.features.tile(tile.rows, tile.scratch.array("features", (tile.n_rows, self.width)))
+        residual = self.variance.residual(whitened)
+        out[...] = np.einsum("ij,ij->i", residual, residual) + self.variance.constant
+        if self.variance.prior:
+            out += self.features.kernel.diagonal(tile.rows) - np.einsum("ij,ij->i", whitened, whitened)
+        np.maximum(out, 0.0, out=out)  # a variance of zero may come out negative by rounding
+
+
+@dataclass(frozen=True)
+class _InputGradient(RowPass):
+    """∂f/∂x of every output."""
+
+    kernel: Kernel
+    points: FloatArray
+    coefficients: FloatArray
+
+    name = "gradient"
+
+    @property
+    def width(self) -> int:
+        """Slopes, weights and what a kernel needs beside them: four tiles."""
+        return 4 * len(self.points)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.coefficients.shape[1], self.points.shape[1]
+
+    def apply(self, tile: Tile, out: AnyArray) -> None:
+        for output in range(out.shape[1]):
+            weights = np.repeat(self.coefficients[:, output, np.newaxis], tile.n_rows, axis=1)
+            # k is symmetric: the gradient by the row is the gradient by the second argument.
+            out[:, output] = self.kernel.points_gradient(self.points, tile.rows, weights)

@@ -1,7 +1,4 @@
 import pytest
-from sklearn import config_context
-
-from mercer.engine import tile_rows, tiles
 from mercer.engine.tiles import (
     FEWEST_ROWS,
     MOST_ROWS,
@@ -9,6 +6,9 @@ from mercer.engine.tiles import (
     accumulator_workers,
     working_memory_bytes,
 )
+from sklearn import config_context
+
+from mercer.engine import tile_rows, tiles
 
 MEGABYTE = 1 << 20
 

@@ -4,9 +4,9 @@ import threading
 
 import numpy as np
 import pytest
+from mercer.engine.walk import ArraySum
 
 from mercer.engine import ArrayRows, Rows, Threads, map_rows, reduce_blocks, reduce_rows
-from mercer.engine.walk import ArraySum
 
 N = 20
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pandas as pd
 import pytest
+from mercer.engine.tiles import MOST_ROWS
 from sklearn import config_context
 
 from mercer.engine import Threads, as_rows
-from mercer.engine.tiles import MOST_ROWS
 from mercer.estimators.partition import PARTITIONS, block_labels, make_blocks
 from mercer.estimators.shell import Data
 from mercer.kernels import Gaussian, Linear, Matern

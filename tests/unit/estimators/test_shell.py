@@ -10,7 +10,7 @@ from mercer.estimators.shell import (
     all_or_nothing,
     check_one_spread,
     encode_targets,
-    make_threads,
+    make_executor,
     read_data,
     read_rows,
     resolve_kernel,
@@ -136,10 +136,10 @@ def test_the_kernel_given_is_not_the_kernel_resolved(rows):
 
 
 def test_threads_follow_n_jobs_and_verbose():
-    threads = make_threads(Shell(n_jobs=3, verbose=1))
+    threads = make_executor(Shell(n_jobs=3, verbose=1))
     assert (threads.n_jobs, threads.verbose) == (3, 1)
     with pytest.raises(ValueError, match="n_jobs must not be 0"):
-        make_threads(Shell(n_jobs=0))
+        make_executor(Shell(n_jobs=0))
 
 
 def test_rows_have_a_say_unless_their_noise_is_infinite(rows):

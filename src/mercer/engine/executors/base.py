@@ -1,37 +1,51 @@
-"""What every executor is."""
+"""What every executor is, and which one is in use."""
 
-from collections.abc import Callable
-from typing import Protocol, TypeVar
+from __future__ import annotations
 
-__all__ = ["Executor", "Task", "Tick"]
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Protocol, TypeVar
 
+from mercer._typing import AnyArray
+from mercer.engine.passes import Pass, RowPass
+from mercer.engine.table import Table
+
+__all__ = ["Executor", "given_executor", "using"]
+
+State = TypeVar("State")
 Result = TypeVar("Result")
-Tick = Callable[[int], None]
-Task = Callable[[int, int, Tick], Result]
 
 
 class Executor(Protocol):
     """Who works on the rows: threads of this process, or others elsewhere.
 
-    Attributes
-    ----------
-    n_jobs : int
-        How many workers there are.
-    verbose : int
-        1 shows progress.
-    shares_memory : bool
-        Whether workers can write into arrays of the caller. If not, what they return is shipped and put in its place.
+    Results depend on the pass and the table only, not on timing or the number of workers: each partition is summed on
+    its own, and the sums are merged in their order.
     """
 
-    n_jobs: int
     verbose: int
-    shares_memory: bool
 
-    def run(
-        self, task: Task[Result], n_rows: int, *, tile: int, workers: int | None = None, name: str = "rows"
-    ) -> list[Result]:
-        """Call ``task(start, stop, tick)`` on contiguous spans that cover all rows; return the results in their order.
+    def reduce(self, work: Pass[State, Result], table: Table) -> Result:
+        """Sum over all rows."""
 
-        The task calls ``tick(rows)`` after each tile: it counts progress, and raises to stop the work when another
-        worker has failed or the user has pressed Ctrl-C.
-        """
+    def map(self, work: RowPass, table: Table) -> AnyArray:
+        """Compute something of every row; the first axis of the result runs over the rows."""
+
+
+_given: ContextVar[Executor | None] = ContextVar("mercer_executor", default=None)
+
+
+@contextmanager
+def using(executor: Executor) -> Iterator[None]:
+    """Have estimators work by this executor inside the ``with`` block, whatever their ``n_jobs``."""
+    token = _given.set(executor)
+    try:
+        yield
+    finally:
+        _given.reset(token)
+
+
+def given_executor() -> Any:
+    """The executor of the innermost ``using``, or None."""
+    return _given.get()

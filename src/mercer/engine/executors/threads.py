@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
-from functools import cache
-from itertools import pairwise
+from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, TypeVar
 
 import joblib
 import numpy as np
 from joblib.parallel import get_active_backend
-from threadpoolctl import ThreadpoolController
 
-from mercer.engine.executors.base import Task
+from mercer._typing import AnyArray
+from mercer.engine.executors.blas import blas_threads, free_threads
+from mercer.engine.executors.crew import Crew
+from mercer.engine.executors.plan import Plan, make_plan
+from mercer.engine.passes import Pass, RowPass
 from mercer.engine.progress import Progress
+from mercer.engine.table import Part, Table
+from mercer.engine.tile import Scratch
 
-__all__ = ["Threads", "blas_threads", "effective_jobs", "pair"]
+__all__ = ["Threads", "effective_jobs"]
 
+State = TypeVar("State")
 Result = TypeVar("Result")
-
-_PATIENCE = 0.1  # seconds until Ctrl-C is heard at the latest
+Tick = Callable[[int], None]
 
 
 class Threads:
-    """Run a task on spans of rows, one contiguous span per worker.
-
-    Spans depend on the number of rows and workers only, and results come in their order: sums do not depend on timing.
+    """Run passes on threads of this process.
 
     Parameters
     ----------
@@ -38,156 +37,92 @@ class Threads:
         1 shows progress.
     """
 
-    shares_memory = True
-
     def __init__(self, n_jobs: int | None = None, *, verbose: int = 0) -> None:
         self.n_jobs = effective_jobs(n_jobs)
         self.verbose = verbose
 
-    def run(
-        self, task: Task[Result], n_rows: int, *, tile: int, workers: int | None = None, name: str = "rows"
-    ) -> list[Result]:
-        """Call ``task(start, stop, tick)`` for each span and return the results in order; see ``Executor``."""
-        progress = Progress(name, n_rows) if self.verbose else None
-        n_tiles = -(-n_rows // tile) if n_rows else 0
-        workers = max(1, min(workers or self.n_jobs, n_tiles))
-        if n_tiles <= 1:  # too small to be worth a thread or a change of BLAS
-            return [task(0, n_rows, progress.advance if progress else _no_tick)]
-        bounds = np.linspace(0, n_tiles, workers + 1).round().astype(int) * tile
-        spans = [(int(a), min(int(b), n_rows)) for a, b in pairwise(bounds)]
-        with blas_threads(max(1, self.n_jobs // workers)):
-            return _run_spans(task, spans, progress)
+    def reduce(self, work: Pass[State, Result], table: Table) -> Result:
+        """Sum over all rows: each partition on its own, merged in their order."""
+        plan, parts = make_plan(work, table, self.n_jobs), table.parts()
+        work.prepare()
+        if not plan.is_merged:
+            return self._sum_in_turn(work, parts, plan, self._tick(work.name, table))
+        sums: list[Any] = []
 
+        def do(number: int, tick: Tick) -> State:
+            state = work.start()
+            for tile in parts[number].tiles(plan.tile, Scratch()):
+                work.add(state, tile)
+                tick(tile.n_rows)
+            return state
 
-def _run_spans(task: Task[Result], spans: list[tuple[int, int]], progress: Progress | None) -> list[Result]:
-    stop = threading.Event()
+        def collect(state: State) -> None:
+            sums[:] = [work.merge(sums[0], state)] if sums else [state]
 
-    def tick(rows: int) -> None:
-        if stop.is_set():
-            raise _StoppedError
-        if progress is not None:
-            progress.advance(rows)
+        self._run(do, collect, len(parts), plan, self._tick(work.name, table))
+        return work.finish(sums[0])
 
-    def guarded(start: int, end: int) -> Result:
-        try:
-            return task(start, end, tick)
-        except BaseException:
-            stop.set()
-            raise
+    def map(self, work: RowPass, table: Table) -> AnyArray:
+        """Compute something of every row."""
+        plan, parts = make_plan(work, table, self.n_jobs), table.parts()
+        work.prepare()
+        out = np.empty((table.n_rows, *work.shape), dtype=work.dtype)
 
-    if len(spans) == 1:
-        return [guarded(*spans[0])]
-    with ThreadPoolExecutor(len(spans), thread_name_prefix="mercer") as pool:
-        try:
-            futures = [pool.submit(guarded, start, end) for start, end in spans]
-            pending = set(futures)
-            while pending:  # in short waits: handlers of other libraries may keep a signal from ending a long one
-                _, pending = wait(pending, timeout=_PATIENCE)
-        except BaseException:  # Ctrl-C arrives in the waiting thread
-            stop.set()
-            raise
-    failures = [error for future in futures if (error := future.exception()) is not None]
-    for error in sorted(failures, key=lambda error: isinstance(error, _StoppedError)):
-        raise error
-    return [future.result() for future in futures]
+        def do(number: int, tick: Tick) -> None:
+            start = parts[number].first
+            for tile in parts[number].tiles(plan.tile, Scratch()):
+                work.apply(tile, out[start : start + tile.n_rows])
+                start += tile.n_rows
+                tick(tile.n_rows)
 
+        self._run(do, lambda _: None, len(parts), plan, self._tick(work.name, table))
+        return out
 
-class _StoppedError(Exception):
-    """Another worker has failed; this one stops."""
+    def _run(
+        self,
+        do: Callable[[int, Tick], State],
+        collect: Callable[[State], None],
+        number: int,
+        plan: Plan,
+        tick: Tick,
+    ) -> None:
+        workers = min(plan.workers, number)
+        if workers > 1:
+            Crew(do, collect, number, tick).run(workers, ahead=plan.ahead, blas=max(1, self.n_jobs // workers))
+            return
+        # Nothing is changed, nor asked twice, where BLAS uses no more threads than it may anyway.
+        with blas_threads(self.n_jobs) if self.n_jobs < free_threads() else nullcontext():
+            for i in range(number):
+                collect(do(i, tick))
+
+    def _sum_in_turn(self, work: Pass[State, Result], parts: Any, plan: Plan, tick: Tick) -> Result:
+        state, scratch = work.start(), Scratch()
+
+        def do(number: int, tick: Tick) -> None:
+            part: Part = parts[number]
+            for tile in part.tiles(plan.tile, scratch):
+                work.add(state, tile)
+                tick(tile.n_rows)
+
+        with blas_threads(self.n_jobs) if self.n_jobs < free_threads() else nullcontext():
+            for i in range(len(parts)):
+                do(i, tick)
+        return work.finish(state)
+
+    def _tick(self, name: str, table: Table) -> Tick:
+        return Progress(name, table.n_rows).advance if self.verbose else _no_tick
 
 
 def _no_tick(rows: int) -> None:
     """Count nothing."""
 
 
-@cache
-def _controller() -> ThreadpoolController:
-    import scipy.linalg  # noqa: F401  loads SciPy's own BLAS, lest the controller miss it
-
-    return ThreadpoolController()
-
-
 def effective_jobs(n_jobs: int | None) -> int:
     """Number of threads for ``n_jobs``, by scikit-learn's conventions but for None; see ``Threads``."""
     if n_jobs is None:
         _, configured = get_active_backend()
-        if configured is not None:
-            return int(joblib.effective_n_jobs(configured))
-        with _lock:
-            return _free_threads if _holders else _blas_pool()
+        return free_threads() if configured is None else int(joblib.effective_n_jobs(configured))
     if n_jobs == 0:
         msg = "n_jobs must not be 0: None for the default, -1 for all cores, or a number of threads."
         raise ValueError(msg)
     return max(1, n_jobs if n_jobs > 0 else int(joblib.cpu_count()) + 1 + n_jobs)
-
-
-def _blas_pool() -> int:
-    pools = [pool["num_threads"] for pool in _controller().select(user_api="blas").info()]
-    return int(max(pools, default=joblib.cpu_count()))
-
-
-_lock = threading.Lock()
-_holders = 0
-_free_threads = 1  # what BLAS may use when nobody holds it
-_limiter: Any = None
-
-
-@contextmanager
-def blas_threads(number: int) -> Iterator[None]:
-    """Hold BLAS to a number of threads per calling thread, and restore what was set before.
-
-    BLAS has one setting per process: when several fits run at once, the first sets it and the last restores it.
-    """
-    global _holders, _limiter, _free_threads  # noqa: PLW0603  they mirror a global of the process
-    with _lock:
-        if _holders == 0:
-            _free_threads = _blas_pool()
-            _limiter = _controller().limit(limits=number, user_api="blas")
-            _limiter.__enter__()
-        _holders += 1
-    try:
-        yield
-    finally:
-        with _lock:
-            _holders -= 1
-            if _holders == 0:
-                _take_control()
-                _limiter.__exit__(None, None, None)
-
-
-def _take_control() -> None:
-    """Let this thread restore what another one set: some BLAS libraries obey only the thread that spoke last."""
-    for library in _controller().select(user_api="blas").lib_controllers:
-        if hasattr(library, "clear_controlling_thread"):
-            library.clear_controlling_thread(force=True)
-
-
-@contextmanager
-def pair() -> Iterator[Callable[[Callable[[], object], Callable[[], object], Callable[[], None]], None]]:
-    """A function that calls two functions at the same time, the second one in a thread that is kept.
-
-    The third one is called where they may wait for each other in vain: one of them has failed, or was never called.
-    """
-    with ThreadPoolExecutor(1, thread_name_prefix="mercer") as pool:
-
-        def together(first: Callable[[], object], second: Callable[[], object], release: Callable[[], None]) -> None:
-            other = None
-            try:
-                other = pool.submit(_or_release, second, release)
-                first()
-            except BaseException:  # an interruption may come before the first function, or while the second starts
-                release()
-                raise
-            finally:
-                if other is not None:
-                    other.result()
-
-        yield together
-
-
-def _or_release(function: Callable[[], object], release: Callable[[], None]) -> None:
-    try:
-        function()
-    except BaseException:
-        release()
-        raise
