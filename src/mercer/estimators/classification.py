@@ -63,23 +63,26 @@ class KernelClassifier(ClassifierMixin):
     @property
     def coefficients_(self) -> FloatArray:
         """Weights of the expansion's points, shape (m, outputs): one output for two classes, else one per class."""
+        check_is_fitted(self)
         return self._mean_expansion().coefficients
 
     @property
     def intercept_(self) -> FloatArray:
         """Constants, shape (outputs,)."""
+        check_is_fitted(self)
         return self._mean_expansion().intercept
 
     def decision_function(self, X: Any) -> FloatArray:
         """Values of the functions, shape (n,) for two classes (positive for the second), else (n, classes)."""
-        return self.outputs_.decision(self._evaluate(X))
+        outputs = self.outputs_
+        return outputs.decision(self._evaluate(X))
 
     def predict(self, X: Any) -> AnyArray:
         """Predict the class of each row."""
-        return self.outputs_.predict(self._evaluate(X))
+        outputs = self.outputs_
+        return outputs.predict(self._evaluate(X))
 
     def _evaluate(self, X: Any) -> FloatArray:
-        check_is_fitted(self)
         return self._evaluate_rows(read_rows(self, X, reset=False))
 
     def _evaluate_rows(self, rows: Rows) -> FloatArray:
@@ -87,7 +90,6 @@ class KernelClassifier(ClassifierMixin):
 
     def _mean_expansion(self) -> KernelExpansion:
         """The model; without its variance, where that is made only when it is asked for."""
-        check_is_fitted(self)
         expansion: KernelExpansion = self.expansion_
         return expansion
 

@@ -104,14 +104,12 @@ class OnlineClassifier(KernelClassifier, OnlineMachine):
         return self
 
     def _evaluate(self, X: Any) -> FloatArray:
-        check_is_fitted(self)
         if len(self.classes_) == 1:
             msg = f"only one class was seen: {self.classes_.tolist()}."
             raise ValueError(msg)
         return super()._evaluate(X)
 
     def _mean_expansion(self) -> KernelExpansion:
-        check_is_fitted(self)
         return self._state.mean
 
     def _begin_with(self, x: Mapping[Any, Any], y: Any) -> None:

@@ -168,5 +168,4 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
         return self
 
     def _mean_expansion(self) -> KernelExpansion:
-        check_is_fitted(self)
         return self._state.mean

@@ -35,8 +35,8 @@ class KernelRegressor(RegressorMixin):
     @property
     def intercept_(self) -> Any:
         """The constant b, a number or an array (p,)."""
-        intercept = self._mean_expansion().intercept
-        return float(intercept[0]) if self._flat else intercept
+        flat, intercept = self.outputs_.flat, self._mean_expansion().intercept
+        return float(intercept[0]) if flat else intercept
 
     def predict(
         self, X: Any, return_std: bool = False, return_cov: bool = False
@@ -46,17 +46,15 @@ class KernelRegressor(RegressorMixin):
         They are those of the function without noise, in units in which λ is the noise variance and the kernel's
         amplitude the prior variance. All outputs share them.
         """
-        check_is_fitted(self)
-        rows = read_rows(self, X, reset=False)
+        outputs, rows = self.outputs_, read_rows(self, X, reset=False)
         check_one_spread(return_std, return_cov)
-        mean = self.outputs_.predict(self._evaluate_rows(rows))
+        mean = outputs.predict(self._evaluate_rows(rows))
         if return_cov:
             return mean, self._covariance(rows)
         return (mean, self._standard_deviations(rows)) if return_std else mean
 
     def _mean_expansion(self) -> KernelExpansion:
         """The model; without its variance, where that is made only when it is asked for."""
-        check_is_fitted(self)
         expansion: KernelExpansion = self.expansion_
         return expansion
 
