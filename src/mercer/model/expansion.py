@@ -192,7 +192,7 @@ class KernelExpansion:
 
 def as_dtype(values: FloatArray, dtype: np.dtype[Any]) -> FloatArray:
     """Values in the dtype of the rows they belong to, or as they are if float32 cannot hold them."""
-    if np.max(np.abs(values), initial=0.0) > np.finfo(dtype).max:
+    if values.dtype == dtype or np.max(np.abs(values), initial=0.0) > np.finfo(dtype).max:
         return values
     return values.astype(dtype, copy=False)
 
