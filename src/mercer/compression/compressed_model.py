@@ -94,23 +94,12 @@ class CompressedModel(BaseEstimator):
         new = clone(self)._remember(model, reading)
         if inputs is not None:
             inputs = check_table(new, inputs.toarray() if issparse(inputs) else inputs, reset=False)
-        reduction = reduce_expansion(
-            reading.expansion,
-            self.n_vectors,
-            inputs=inputs,
-            refine=self.refine,
-            offset=self.offset,
-            tol=self.tol,
-            metric=self.metric,
-            random_state=self.random_state,
-            n_jobs=self.n_jobs,
-            verbose=self.verbose,
-        )
+        options = {name: value for name, value in self.get_params(deep=False).items() if name != "estimator"}
+        reduction = reduce_expansion(reading.expansion, inputs=inputs, **options)
         self.__dict__.pop("feature_names_in_", None)
         self._remember(model, reading)
         self.expansion_ = reduction.expansion
-        self.distances_ = reduction.distances
-        self.differences_ = reduction.differences
+        self.distances_, self.differences_ = reduction.distances, reduction.differences
         self.relative_distance_ = reduction.relative_distance
         return self
 
