@@ -8,13 +8,13 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import get_tags
 
-from mercer._typing import FloatArray, RandomState
+from mercer._typing import AnyArray, FloatArray, RandomState
 from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted, check_table
 from mercer.compression.foreign import read_model
 from mercer.compression.reading import Reading
 from mercer.compression.reduced_set import reduce_expansion
 from mercer.engine import Threads
-from mercer.model import KernelExpansion
+from mercer.model import KernelExpansion, Outputs
 
 __all__ = ["CompressedModel"]
 
@@ -78,6 +78,18 @@ class CompressedModel(BaseEstimator):
             check_table(clone(self), X, reset=True)  # on a copy: a fit that fails leaves no traces
         fitted = clone(self.estimator).fit(X, y, **fit_params)
         return self._adopt(fitted, read_model(fitted), X)
+
+    def predict(self, X: Any) -> AnyArray:
+        """Predict as the estimator does: targets (n,) or (n, p), classes, or 1 and -1 (an outlier).
+
+        Targets are float32 for float32 rows. Sparse rows are made dense, a batch at a time.
+        """
+        return self.outputs_.predict(self._values(X))
+
+    @property
+    def outputs_(self) -> Outputs:
+        """What the columns of the expansion mean."""
+        raise NotImplementedError
 
     def _check_options(self) -> None:
         """Refuse parameters that are out of range, before a large model is fitted or read."""

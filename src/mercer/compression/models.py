@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin, OutlierMixin, RegressorMixin
 from sklearn.utils import get_tags
 
-from mercer._typing import AnyArray, FloatArray, IntArray
+from mercer._typing import AnyArray, FloatArray
 from mercer._validation import check_is_fitted
 from mercer.compression.compressed_model import CompressedModel
 from mercer.model import Novelty, OneVsOne, OneVsRest, Regression
@@ -76,13 +76,6 @@ class CompressedRegressor(RegressorMixin, CompressedModel):
 
     _kind = "regressor"
     _flat: bool
-
-    def predict(self, X: Any) -> FloatArray:
-        """Predict at the rows of X: shape (n,) or (n, p), as the estimator does; float32 for float32 rows.
-
-        Sparse rows are made dense, a batch at a time.
-        """
-        return self.outputs_.predict(self._values(X))
 
     @property
     def outputs_(self) -> Regression:
@@ -152,10 +145,6 @@ class CompressedClassifier(ClassifierMixin, CompressedModel):
         """Values that decide, of the shape and sign that the estimator has."""
         return self.outputs_.decision(self._values(X))
 
-    def predict(self, X: Any) -> AnyArray:
-        """The class of each row of X."""
-        return self.outputs_.predict(self._values(X))
-
     @property
     def outputs_(self) -> OneVsRest | OneVsOne:
         """What the columns of the expansion mean."""
@@ -212,10 +201,6 @@ class CompressedOutlierDetector(OutlierMixin, CompressedModel):
     def score_samples(self, X: Any) -> FloatArray:
         """The decision function without its offset."""
         return self.outputs_.scores(self._values(X))
-
-    def predict(self, X: Any) -> IntArray:
-        """1 for rows like those seen, -1 for others."""
-        return self.outputs_.predict(self._values(X))
 
     @property
     def outputs_(self) -> Novelty:
