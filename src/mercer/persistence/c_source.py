@@ -212,7 +212,8 @@ class _Header:
         paragraphs = [
             f"{self._name}: a {model.kind} as C99 source, written by mercer {version('mercer')}.",
             f"{len(model.points)} vectors, {self._n_features} features, {outputs}; {size} bytes of constants.",
-            f"{needs} Allocates nothing. Inputs are not checked; NaN comes out as NaN.",
+            f"{needs} Allocates nothing. Inputs are not checked. NaN comes out as NaN, unless the compiler is told "
+            "that there is none: -ffast-math or -ffinite-math-only.",
             f"Kernel: {kernel}",
             *([] if model.decision is None else [f"Decision values: {_DECISIONS[model.decision.rule]}."]),
         ]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from sklearn.svm import SVC
 
+from mercer.engine import ArrayTable, as_rows
 from mercer.model import Components, Novelty, OneVsOne, OneVsRest, Regression, read_outputs
 
 # ------------------------------------------------------------------------------------------------------- regression
@@ -113,6 +114,17 @@ def test_decisions_of_three_classes_go_by_the_greatest():
     outputs, values = OneVsRest(np.array([10, 20, 30])), np.array([[-1.0, -0.5, -2.0], [3.0, 1.0, 2.0]])
     assert outputs.predict(values).tolist() == [20, 10]
     assert outputs.decision(values) is values
+
+
+def test_a_table_of_codes_has_columns_in_its_tiles():
+    labels = np.array(["b", "a", "c"] * 5)
+    outputs = OneVsRest.from_labels(labels)
+    codes = outputs.codes(labels)
+    table = ArrayTable(as_rows(np.zeros((15, 1))), codes, coding=outputs)
+    assert table.n_outputs == 3
+    tiles = [tile.targets for tile in table.tiles(4)]
+    assert [len(tile) for tile in tiles] == [4, 4, 4, 3]
+    np.testing.assert_array_equal(np.concatenate(tiles), outputs.columns(codes))
 
 
 # ------------------------------------------------------------------------------------------------ one against one
