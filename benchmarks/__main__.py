@@ -17,6 +17,7 @@ from benchmarks import (
     exact,
     export,
     forest,
+    one_row,
     pseudo_inputs,
     sequential,
     start_up,
@@ -33,6 +34,7 @@ TITLES: dict[str, Callable[[int], str]] = {
     "Kernels of compact support": compact.report,
     "Small models": compression.report,
     "Exported models": export.report,
+    "One row": one_row.report,
     "Start-up": start_up.report,
 }
 

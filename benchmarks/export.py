@@ -11,8 +11,8 @@ import numpy as np
 
 from benchmarks.clock import race
 from mercer import NystromRegressor
-from mercer.expansion import KernelExpansion
 from mercer.kernels import Gaussian, Kernel, Matern, Polynomial, Wendland
+from mercer.model import KernelExpansion
 from mercer.persistence import to_c, to_onnx
 from mercer.reports.table import format_table
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mercer.expansion import KernelExpansion
 from mercer.kernels import CompactGaussian, Function, Linear, Matern, Precomputed, Product, Sum, Wendland
+from mercer.model import KernelExpansion
 from tests.kernel_cases import VECTORS
 
 # Largest error in units of Σ|w_j| sqrt(k(x,x) k(z_j,z_j)), which bounds the function.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mercer.estimators.pseudo_input_regressor import PseudoInputRegressor
     from mercer.estimators.reduced_rank_regressor import ReducedRankRegressor
     from mercer.estimators.tune_cutoff import tune_cutoff
-    from mercer.expansion import KernelExpansion
+    from mercer.model import KernelExpansion
     from mercer.persistence.archive import load, save
 
 _HOMES = {
@@ -32,7 +32,7 @@ _HOMES = {
     "CompactRegressor": "mercer.estimators.compact_regressor",
     "ExactClassifier": "mercer.estimators.exact_classifier",
     "ExactRegressor": "mercer.estimators.exact_regressor",
-    "KernelExpansion": "mercer.expansion",
+    "KernelExpansion": "mercer.model",
     "NystromClassifier": "mercer.estimators.nystrom_classifier",
     "NystromRegressor": "mercer.estimators.nystrom_regressor",
     "OnlineClassifier": "mercer.estimators.online_classifier",

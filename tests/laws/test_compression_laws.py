@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mercer.compression.reduced_set import reduce_expansion
-from mercer.expansion import KernelExpansion
 from mercer.kernels import Gaussian, Linear, Matern, Polynomial
+from mercer.model import KernelExpansion
 from tests.strategies import seeds
 
 KERNELS = [

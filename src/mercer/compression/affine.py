@@ -16,9 +16,9 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, Stan
 
 from mercer._typing import FloatArray
 from mercer._validation import check_is_fitted
-from mercer.expansion import KernelExpansion
 from mercer.kernels import Kernel, Linear, Polynomial, Product, Sum
 from mercer.kernels.stationary import Stationary
+from mercer.model import KernelExpansion
 
 __all__ = ["Affine", "affine_map", "fold"]
 

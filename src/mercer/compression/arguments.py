@@ -11,8 +11,8 @@ from mercer._typing import FloatArray
 from mercer._validation import Integral, Real
 from mercer.compression.refine import OPTIMISERS
 from mercer.compression.shrink import Settings
-from mercer.expansion import KernelExpansion
 from mercer.kernels import Precomputed
+from mercer.model import KernelExpansion
 
 __all__ = ["check_arguments", "distinct_points", "has_gradient"]
 

@@ -8,13 +8,13 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import get_tags
 
-from mercer._typing import FloatArray, RandomState
+from mercer._typing import AnyArray, FloatArray, RandomState
 from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted, check_table
 from mercer.compression.foreign import read_model
 from mercer.compression.reading import Reading
 from mercer.compression.reduced_set import reduce_expansion
 from mercer.engine import Threads
-from mercer.expansion import KernelExpansion
+from mercer.model import KernelExpansion, Outputs
 
 __all__ = ["CompressedModel"]
 
@@ -79,6 +79,18 @@ class CompressedModel(BaseEstimator):
         fitted = clone(self.estimator).fit(X, y, **fit_params)
         return self._adopt(fitted, read_model(fitted), X)
 
+    def predict(self, X: Any) -> AnyArray:
+        """Predict as the estimator does: targets (n,) or (n, p), classes, or 1 and -1 (an outlier).
+
+        Targets are float32 for float32 rows. Sparse rows are made dense, a batch at a time.
+        """
+        return self.outputs_.predict(self._values(X))
+
+    @property
+    def outputs_(self) -> Outputs:
+        """What the columns of the expansion mean."""
+        raise NotImplementedError
+
     def _check_options(self) -> None:
         """Refuse parameters that are out of range, before a large model is fitted or read."""
         self._validate_params()
@@ -88,29 +100,18 @@ class CompressedModel(BaseEstimator):
 
     def _adopt(self, model: Any, reading: Reading, inputs: Any) -> Self:
         """Become the compressed version of a fitted model, as it was read."""
-        if reading.kind != self._kind:
+        if reading.outputs.kind != self._kind:
             msg = f"{type(self).__name__} is for a {_WORDS[self._kind]}, got {model!r}."
             raise TypeError(msg)
         new = clone(self)._remember(model, reading)
         if inputs is not None:
             inputs = check_table(new, inputs.toarray() if issparse(inputs) else inputs, reset=False)
-        reduction = reduce_expansion(
-            reading.expansion,
-            self.n_vectors,
-            inputs=inputs,
-            refine=self.refine,
-            offset=self.offset,
-            tol=self.tol,
-            metric=self.metric,
-            random_state=self.random_state,
-            n_jobs=self.n_jobs,
-            verbose=self.verbose,
-        )
+        options = {name: value for name, value in self.get_params(deep=False).items() if name != "estimator"}
+        reduction = reduce_expansion(reading.expansion, inputs=inputs, **options)
         self.__dict__.pop("feature_names_in_", None)
         self._remember(model, reading)
         self.expansion_ = reduction.expansion
-        self.distances_ = reduction.distances
-        self.differences_ = reduction.differences
+        self.distances_, self.differences_ = reduction.distances, reduction.differences
         self.relative_distance_ = reduction.relative_distance
         return self
 
@@ -118,10 +119,10 @@ class CompressedModel(BaseEstimator):
         self.n_features_in_ = reading.expansion.points.shape[1]
         if hasattr(model, "feature_names_in_"):
             self.feature_names_in_ = model.feature_names_in_
-        self._adopt_outputs(reading)
+        self._adopt_outputs(reading.outputs)
         return self
 
-    def _adopt_outputs(self, reading: Reading) -> None:
+    def _adopt_outputs(self, outputs: Any) -> None:
         raise NotImplementedError
 
     def _values(self, X: Any) -> FloatArray:

@@ -14,17 +14,17 @@ from __future__ import annotations
 import numpy as np
 
 from mercer._typing import FloatArray
-from mercer.compression.distance import RIDGE, Evaluation, descent_ridge, solve_definite
+from mercer.compression.distance import Distance, Evaluation, solve_definite
 from mercer.compression.inner_products import InnerProducts
 from mercer.engine import ArrayRows, ArrayTable, Executor, Features, kernel_diagonal, kernel_times, normal_statistics
-from mercer.expansion import KernelExpansion
+from mercer.model import KernelExpansion
 
 __all__ = ["DataDistance", "output_units"]
 
 _CONSTANT = 1e-12  # share of its size below which an output's deviation is nothing but rounding
 
 
-class DataDistance:
+class DataDistance(Distance):
     """Mean squared difference on inputs; outputs in units of their standard deviations.
 
     N·m² operations and three times N·m kernel values per evaluation, in tiles.
@@ -64,15 +64,7 @@ class DataDistance:
         self.norm = float(np.mean(self.units**2))
         self._targets = np.asarray(values / self.units)
         self._table = ArrayTable(self._rows, labels=self._targets)
-        self._scale = float(np.mean(kernel_diagonal(self._rows, self.kernel, executor=executor))) ** 2
-
-    def ridge(self, n_vectors: int) -> float:
-        """The least δ, for a single solution."""
-        return RIDGE * n_vectors * self._scale
-
-    def penalty(self, start: Evaluation) -> float:
-        """δ for a descent."""
-        return descent_ridge(start, self.norm, self.ridge(len(start.coefficients)))
+        self._diagonal = float(np.mean(kernel_diagonal(self._rows, self.kernel, executor=executor))) ** 2
 
     def eliminated(self, vectors: FloatArray, ridge: float) -> Evaluation:
         """With the best coefficients and offset for these vectors."""
@@ -94,7 +86,7 @@ class DataDistance:
         return self._evaluation(value, value, coefficients, gradient, inner, offset)
 
     def solve(self, vectors: FloatArray) -> Evaluation:
-        """As ``eliminated`` with the least δ, without gradients."""
+        """With the best coefficients and offset, without gradients."""
         coefficients, offset, _ = self._solve(vectors, self.ridge(len(vectors)))
         value, _ = self._compare(vectors, coefficients, offset)
         return self._evaluation(value, value, coefficients, np.empty(0), np.empty(0), offset)

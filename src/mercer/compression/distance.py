@@ -22,6 +22,7 @@ document's.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -31,10 +32,10 @@ from mercer._typing import FloatArray
 from mercer.compression.inner_products import InnerProducts
 from mercer.engine import ArrayRows, Executor, kernel_diagonal, kernel_times
 from mercer.exceptions import NotPositiveDefiniteError
-from mercer.expansion import KernelExpansion
 from mercer.kernels import Kernel
+from mercer.model import KernelExpansion
 
-__all__ = ["Evaluation", "FeatureDistance", "descent_ridge", "solve_definite"]
+__all__ = ["Distance", "Evaluation", "FeatureDistance", "solve_definite"]
 
 # δ per vector, as a share of the mean of k(x, x): rounding of K is about m·eps of it.
 RIDGE = 1e-12
@@ -72,7 +73,44 @@ class Evaluation:
     offset: FloatArray = field(default_factory=lambda: np.zeros(1))
 
 
-class FeatureDistance:
+class Distance(ABC):
+    """What a descent minimises over vectors (m, d).
+
+    Attributes
+    ----------
+    units : array (p,)
+        In which the outputs are compared, and coefficients are given.
+    norm : float
+        The distance in units of itself is this much.
+    """
+
+    units: FloatArray
+    norm: float
+    _diagonal: float  # what the ridge is a share of
+
+    @abstractmethod
+    def eliminated(self, vectors: FloatArray, ridge: float) -> Evaluation:
+        """With the best coefficients for these vectors."""
+
+    @abstractmethod
+    def joint(self, vectors: FloatArray, coefficients: FloatArray) -> Evaluation:
+        """With given coefficients."""
+
+    @abstractmethod
+    def solve(self, vectors: FloatArray) -> Evaluation:
+        """As ``eliminated`` with the least δ, without gradients."""
+
+    def ridge(self, n_vectors: int) -> float:
+        """The least δ, for a single solution."""
+        return RIDGE * n_vectors * self._diagonal
+
+    def penalty(self, start: Evaluation) -> float:
+        """δ for a descent, such that δ|β|² is a small share of the distance where it starts."""
+        squares, least = float(np.vdot(start.coefficients, start.coefficients)), self.ridge(len(start.coefficients))
+        return max(least, PENALTY * start.distance / self.norm / squares) if squares > 0 and self.norm > 0 else least
+
+
+class FeatureDistance(Distance):
     """ρ² of an expansion and what is to replace it; outputs in units of their norms.
 
     One pass over n² kernel values for the norm; then n·m kernel values per evaluation, in tiles.
@@ -99,7 +137,7 @@ class FeatureDistance:
         rows = ArrayRows(self.points, checked=True)
         self.values = kernel_times(rows, self.kernel, self.points, expansion.coefficients, executor=executor)
         diagonal = kernel_diagonal(rows, self.kernel, executor=executor)
-        self.scale = float(np.mean(diagonal))  # of the kernel
+        self._diagonal = float(np.mean(diagonal))
         squares = np.einsum("ij,ij->j", expansion.coefficients, self.values)  # αᵀKα
         # No norm is larger than this, and rounding is a share of it.
         bounds = (np.sqrt(np.maximum(diagonal, 0.0)) @ np.abs(expansion.coefficients)) ** 2
@@ -116,14 +154,6 @@ class FeatureDistance:
     def n_outputs(self) -> int:
         """How many functions share the vectors."""
         return self.products.n_outputs
-
-    def ridge(self, n_vectors: int) -> float:
-        """The least δ, for a single solution."""
-        return RIDGE * n_vectors * self.scale
-
-    def penalty(self, start: Evaluation) -> float:
-        """δ for a descent."""
-        return descent_ridge(start, self.norm, self.ridge(len(start.coefficients)))
 
     @property
     def start(self) -> float:
@@ -159,7 +189,7 @@ class FeatureDistance:
         return self._evaluation(value, value, coefficients, gradient, 2.0 * (fitted - c))
 
     def solve(self, vectors: FloatArray) -> Evaluation:
-        """As ``eliminated`` with the least δ, without gradients."""
+        """With the best coefficients, without gradients."""
         K, c = self.kernel(vectors), self.products.values(vectors)
         solved, ridge = solve_definite(K, c, self.ridge(len(vectors)))
         value = self._count - float(np.vdot(c, solved))
@@ -177,12 +207,6 @@ class FeatureDistance:
     ) -> Evaluation:
         norm = self.norm
         return Evaluation(norm * value, norm * max(distance, 0.0), coefficients, norm * gradient, norm * inner)
-
-
-def descent_ridge(start: Evaluation, norm: float, least: float) -> float:
-    """δ such that δ|β|² is a small share of the distance where a descent starts."""
-    squares = float(np.vdot(start.coefficients, start.coefficients))
-    return max(least, PENALTY * start.distance / norm / squares) if squares > 0 and norm > 0 else least
 
 
 def solve_definite(matrix: FloatArray, right: FloatArray, ridge: float) -> tuple[FloatArray, float]:

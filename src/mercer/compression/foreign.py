@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from sklearn.base import is_classifier, is_outlier_detector, is_regressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
@@ -26,7 +25,7 @@ from mercer.compression.affine import affine_map, fold
 from mercer.compression.foreign_models import READERS
 from mercer.compression.nystroem import is_nothing, read_nystroem, tail_start
 from mercer.compression.reading import Reading
-from mercer.expansion import KernelExpansion
+from mercer.model import KernelExpansion, Regression, read_outputs
 
 __all__ = ["as_expansion", "read_model", "read_tail", "unwrapped"]
 
@@ -84,7 +83,7 @@ def as_expansion(model: Any) -> KernelExpansion:
 def read_model(model: Any) -> Reading:
     """A fitted model as an expansion, with what its outputs mean."""
     if isinstance(model, KernelExpansion):
-        return Reading(model, flat=model.coefficients.shape[1] == 1)
+        return Reading(model, Regression(flat=model.coefficients.shape[1] == 1))
     if isinstance(model, type) or not hasattr(model, "fit"):
         msg = f"model must be a fitted estimator or a KernelExpansion, got {model!r}."
         raise TypeError(msg)
@@ -93,7 +92,8 @@ def read_model(model: Any) -> Reading:
     if isinstance(model, Pipeline):
         return _read_pipeline(model)
     if hasattr(model, "expansion_"):
-        return _read_own(model)
+        expansion = model.expansion_
+        return Reading(expansion, read_outputs(model, expansion.coefficients.shape[1]))
     for kind, read in READERS.items():
         if isinstance(model, kind):
             return read(model)
@@ -112,22 +112,6 @@ def unwrapped(model: Any) -> Any:
     return unwrapped(model.estimator) if isinstance(model, FrozenEstimator) else model
 
 
-def _read_own(model: Any) -> Reading:
-    """Mercer's estimators, compressed models, and whatever else follows their conventions."""
-    expansion = model.expansion_
-    n_outputs = expansion.coefficients.shape[1]
-    if is_classifier(model):
-        rule = getattr(model, "decision_rule_", "threshold" if n_outputs == 1 else "largest")
-        shape, ties = getattr(model, "decision_function_shape_", "ovr"), getattr(model, "break_ties_", False)
-        return Reading(expansion, "classifier", True, model.classes_, rule, shape, ties)
-    if is_outlier_detector(model):
-        return Reading(expansion, "outlier_detector", offset=float(model.offset_))
-    if not is_regressor(model):
-        msg = f"a {type(model).__name__} neither predicts nor decides: it cannot be taken as one function."
-        raise TypeError(msg)
-    return Reading(expansion, flat=getattr(model, "_flat", n_outputs == 1))
-
-
 def _read_pipeline(pipeline: Pipeline) -> Reading:
     start = tail_start(pipeline)
     reading = read_tail(pipeline, start)
@@ -142,7 +126,7 @@ def _read_pipeline(pipeline: Pipeline) -> Reading:
                 f"as_expansion(pipeline[{start - len(pipeline.steps)}:])."
             )
             raise ValueError(msg)
-        reading = reading.with_expansion(fold(reading.expansion, affine, name=name))
+        reading = reading._replace(expansion=fold(reading.expansion, affine, name=name))
     return reading
 
 

@@ -20,7 +20,7 @@ from mercer.compression.foreign_kernels import (
     process_kernel,
 )
 from mercer.compression.reading import Reading, dense, make_expansion
-from mercer.expansion import KernelExpansion
+from mercer.model import KernelExpansion, Novelty, OneVsOne, OneVsRest, Regression
 
 __all__ = ["READERS"]
 
@@ -53,20 +53,20 @@ def _machine(model: Any, coefficients: FloatArray | None = None) -> KernelExpans
 
 
 def _read_regression_machine(model: Any) -> Reading:
-    return Reading(_machine(model))
+    return Reading(_machine(model), Regression(flat=True))
 
 
 def _read_one_class_machine(model: OneClassSVM) -> Reading:
-    return Reading(_machine(model), "outlier_detector", offset=float(np.ravel(model.offset_)[0]))
+    return Reading(_machine(model), Novelty(float(np.ravel(model.offset_)[0])))
 
 
 def _read_classification_machine(model: Any) -> Reading:
-    classes, shape, ties = model.classes_, model.decision_function_shape, bool(model.break_ties)
-    if len(classes) == 2:
+    if len(model.classes_) == 2:
         # dual_coef_ has the sign of the decision function here, which is the opposite of libsvm's
-        return Reading(_machine(model), "classifier", True, classes, "threshold", shape, ties)
+        return Reading(_machine(model), OneVsRest(model.classes_))
     coefficients = pair_coefficients(dense(model.dual_coef_), np.asarray(model.n_support_))
-    return Reading(_machine(model, coefficients), "classifier", True, classes, "pairs", shape, ties)
+    outputs = OneVsOne(model.classes_, model.decision_function_shape, bool(model.break_ties))
+    return Reading(_machine(model, coefficients), outputs)
 
 
 def pair_coefficients(dual: FloatArray, n_support: IntArray) -> FloatArray:
@@ -105,7 +105,7 @@ def _read_kernel_ridge(model: KernelRidge) -> Reading:
     else:
         parameters = {"gamma": model.gamma, "degree": model.degree, "coef0": model.coef0}
     kernel = pairwise_kernel(model.kernel, parameters, n_features=points.shape[1], owner=type(model).__name__)
-    return Reading(make_expansion(kernel, points, _columns(dual), 0.0), flat=dual.ndim == 1)
+    return Reading(make_expansion(kernel, points, dual, 0.0), Regression(flat=dual.ndim == 1))
 
 
 def _read_process_regressor(model: GaussianProcessRegressor) -> Reading:
@@ -113,10 +113,10 @@ def _read_process_regressor(model: GaussianProcessRegressor) -> Reading:
     dual = dense(model.alpha_)
     kernel = process_kernel(model.kernel_, owner=type(model).__name__)
     # f(x) = std · Σ α_i k(x, x_i) + mean
-    coefficients = _columns(dual) * np.asarray(model._y_train_std)
+    coefficients = dual * np.asarray(model._y_train_std)
     expansion = make_expansion(kernel, _process_rows(model.X_train_, model), coefficients, model._y_train_mean)
     # A single column of targets is predicted as one dimension, whatever shape it came in.
-    return Reading(expansion, flat=coefficients.shape[1] == 1)
+    return Reading(expansion, Regression(flat=expansion.coefficients.shape[1] == 1))
 
 
 def _read_process_classifier(model: GaussianProcessClassifier) -> Reading:
@@ -128,10 +128,10 @@ def _read_process_classifier(model: GaussianProcessClassifier) -> Reading:
         )
         raise ValueError(msg)
     latent = model.base_estimator_
-    coefficients = _columns(dense(latent.y_train_ - latent.pi_))
+    coefficients = dense(latent.y_train_ - latent.pi_)
     kernel = process_kernel(latent.kernel_, owner=owner)
     expansion = make_expansion(kernel, _process_rows(latent.X_train_, model), coefficients, np.zeros(1))
-    return Reading(expansion, "classifier", True, model.classes_, "threshold")
+    return Reading(expansion, OneVsRest(model.classes_))
 
 
 def _process_rows(rows: Any, model: Any) -> FloatArray:
@@ -139,10 +139,6 @@ def _process_rows(rows: Any, model: Any) -> FloatArray:
         msg = f"{type(model).__name__} was not fitted on rows of numbers: it cannot be a kernel expansion."
         raise ValueError(msg)
     return dense(rows)
-
-
-def _columns(array: FloatArray) -> FloatArray:
-    return array[:, np.newaxis] if array.ndim == 1 else array
 
 
 READERS: dict[type, Callable[[Any], Reading]] = {

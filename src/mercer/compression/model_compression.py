@@ -16,7 +16,7 @@ from mercer.compression.models import CompressedClassifier, CompressedOutlierDet
 from mercer.compression.nystroem import tail_start
 from mercer.compression.pipelines import CompressedPipeline
 from mercer.compression.reading import Reading
-from mercer.expansion import KernelExpansion
+from mercer.model import KernelExpansion
 
 __all__ = ["compress"]
 
@@ -130,8 +130,11 @@ def _compress(model: Any, inputs: Any, options: dict[str, Any]) -> Any:
 
 
 def _compress_reading(model: Any, reading: Reading, inputs: Any, options: dict[str, Any]) -> CompressedModel:
+    if reading.outputs.kind not in _MODELS:
+        msg = f"a {type(model).__name__} is a {reading.outputs.kind}: only {', '.join(_MODELS)} can be compressed."
+        raise TypeError(msg)
     estimator = None if isinstance(model, KernelExpansion) else clone(model)
-    return _MODELS[reading.kind](estimator, **options)._adopt(model, reading, inputs)
+    return _MODELS[reading.outputs.kind](estimator, **options)._adopt(model, reading, inputs)
 
 
 def _compress_pipeline(pipeline: Pipeline, inputs: Any, options: dict[str, Any]) -> CompressedPipeline:

@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 from sklearn.base import ClassifierMixin, OutlierMixin, RegressorMixin
 from sklearn.utils import get_tags
-from sklearn.utils.multiclass import _ovr_decision_function
 
-from mercer._typing import AnyArray, FloatArray, IntArray
+from mercer._typing import AnyArray, FloatArray
 from mercer._validation import check_is_fitted
 from mercer.compression.compressed_model import CompressedModel
-from mercer.compression.reading import Reading
+from mercer.model import Novelty, OneVsOne, OneVsRest, Regression
 
 __all__ = ["CompressedClassifier", "CompressedOutlierDetector", "CompressedRegressor"]
 
@@ -78,16 +77,14 @@ class CompressedRegressor(RegressorMixin, CompressedModel):
     _kind = "regressor"
     _flat: bool
 
-    def predict(self, X: Any) -> FloatArray:
-        """Predict at the rows of X: shape (n,) or (n, p), as the estimator does; float32 for float32 rows.
+    @property
+    def outputs_(self) -> Regression:
+        """What the columns of the expansion mean."""
+        check_is_fitted(self, "expansion_")
+        return Regression(self._flat)
 
-        Sparse rows are made dense, a batch at a time.
-        """
-        values = self._values(X)
-        return values[:, 0] if self._flat else values
-
-    def _adopt_outputs(self, reading: Reading) -> None:
-        self._flat = reading.flat
+    def _adopt_outputs(self, outputs: Regression) -> None:
+        self._flat = outputs.flat
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -146,39 +143,20 @@ class CompressedClassifier(ClassifierMixin, CompressedModel):
 
     def decision_function(self, X: Any) -> FloatArray:
         """Values that decide, of the shape and sign that the estimator has."""
-        values = self._values(X)
-        if self.decision_rule_ == "threshold":
-            return values[:, 0]
-        if self.decision_rule_ == "pairs" and self.decision_function_shape_ == "ovr":
-            return np.asarray(_ovr_decision_function(values < 0, -values, len(self.classes_)))
-        return values
+        return self.outputs_.decision(self._values(X))
 
-    def predict(self, X: Any) -> AnyArray:
-        """The class of each row of X."""
+    @property
+    def outputs_(self) -> OneVsRest | OneVsOne:
+        """What the columns of the expansion mean."""
         check_is_fitted(self, "expansion_")
-        ties = self.break_ties_ and self.decision_function_shape_ == "ovr"
-        if self.decision_rule_ == "pairs" and not ties:
-            index = most_votes(self._values(X), len(self.classes_))
-        else:
-            values = self.decision_function(X)
-            index = (values > 0).astype(np.intp) if values.ndim == 1 else np.argmax(values, axis=1)
-        return np.asarray(self.classes_[index])
+        if self.decision_rule_ == "pairs":
+            return OneVsOne(self.classes_, self.decision_function_shape_, self.break_ties_)
+        return OneVsRest(self.classes_)
 
-    def _adopt_outputs(self, reading: Reading) -> None:
-        self.classes_ = np.asarray(reading.classes)
-        self.decision_rule_ = str(reading.decision_rule)
-        self.decision_function_shape_ = reading.decision_function_shape
-        self.break_ties_ = reading.break_ties
-
-
-def most_votes(values: FloatArray, n_classes: int) -> IntArray:
-    """The class with the most votes, the first of equal ones; values (n, pairs), positive for the first of a pair."""
-    votes = np.zeros((len(values), n_classes), dtype=np.intp)
-    pairs = ((i, j) for i in range(n_classes) for j in range(i + 1, n_classes))
-    for column, (i, j) in zip(values.T, pairs, strict=True):
-        votes[:, i] += column > 0
-        votes[:, j] += column <= 0
-    return np.asarray(np.argmax(votes, axis=1))
+    def _adopt_outputs(self, outputs: OneVsRest | OneVsOne) -> None:
+        self.classes_, self.decision_rule_ = np.asarray(outputs.classes), outputs.rule
+        self.decision_function_shape_ = getattr(outputs, "decision_function_shape", "ovr")
+        self.break_ties_ = getattr(outputs, "break_ties", False)
 
 
 class CompressedOutlierDetector(OutlierMixin, CompressedModel):
@@ -218,15 +196,17 @@ class CompressedOutlierDetector(OutlierMixin, CompressedModel):
 
     def decision_function(self, X: Any) -> FloatArray:
         """Positive for rows like those seen, negative for others."""
-        return self._values(X)[:, 0]
+        return self.outputs_.decision(self._values(X))
 
     def score_samples(self, X: Any) -> FloatArray:
         """The decision function without its offset."""
-        return self.decision_function(X) + self.offset_
+        return self.outputs_.scores(self._values(X))
 
-    def predict(self, X: Any) -> IntArray:
-        """1 for rows like those seen, -1 for others."""
-        return np.where(self.decision_function(X) >= 0, 1, -1)
+    @property
+    def outputs_(self) -> Novelty:
+        """What the column of the expansion means."""
+        check_is_fitted(self, "expansion_")
+        return Novelty(self.offset_)
 
-    def _adopt_outputs(self, reading: Reading) -> None:
-        self.offset_ = reading.offset
+    def _adopt_outputs(self, outputs: Novelty) -> None:
+        self.offset_ = outputs.offset

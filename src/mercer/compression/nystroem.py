@@ -34,6 +34,7 @@ from mercer._validation import check_is_fitted
 from mercer.compression.affine import affine_map
 from mercer.compression.foreign_kernels import KernelPlusConstant, pairwise_kernel
 from mercer.compression.reading import Reading, dense, make_expansion
+from mercer.model import Novelty, OneVsRest, Regression
 
 __all__ = ["is_nothing", "read_nystroem", "tail_start"]
 
@@ -79,11 +80,10 @@ def read_nystroem(steps: Sequence[Any]) -> Reading:
     coefficients = dense(features.normalization_).T @ weights
     expansion = make_expansion(_features_kernel(features), dense(features.components_), coefficients, intercept)
     if isinstance(linear, SGDOneClassSVM):
-        return Reading(expansion, "outlier_detector", offset=float(np.ravel(linear.offset_)[0]))
+        return Reading(expansion, Novelty(float(np.ravel(linear.offset_)[0])))
     if is_classifier(linear):
-        rule = "threshold" if weights.shape[1] == 1 else "largest"
-        return Reading(expansion, "classifier", True, _classes(linear), rule)
-    return Reading(expansion, flat=np.ndim(linear.coef_) == 1)
+        return Reading(expansion, OneVsRest(_classes(linear)))
+    return Reading(expansion, Regression(flat=np.ndim(linear.coef_) == 1))
 
 
 def is_nothing(step: Any) -> bool:

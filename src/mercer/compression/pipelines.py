@@ -9,7 +9,7 @@ from sklearn.pipeline import Pipeline
 
 from mercer._typing import FloatArray
 from mercer.compression.foreign import read_model
-from mercer.expansion import KernelExpansion
+from mercer.model import KernelExpansion, Outputs
 
 __all__ = ["CompressedPipeline"]
 
@@ -25,10 +25,8 @@ class CompressedPipeline(Pipeline):
     expansion_ : KernelExpansion
         The pipeline as one function of its rows. Missing where a step cannot be folded into the kernel;
         ``as_expansion`` tells why.
-    decision_rule_ : str
-        Of a classifier: that of the last step.
-    distances_, relative_distance_
-        Those of the last step.
+    outputs_, decision_rule_, distances_, relative_distance_
+        Those of the last step; ``decision_rule_`` if it is a classifier.
 
     Examples
     --------
@@ -55,6 +53,12 @@ class CompressedPipeline(Pipeline):
             raise
         except (TypeError, ValueError) as error:  # as properties are missing: hasattr is False, the reason is told
             raise AttributeError(str(error)) from error
+
+    @property
+    def outputs_(self) -> Outputs:
+        """What the columns of ``expansion_`` mean: the same as in the last step."""
+        outputs: Outputs = self._last().outputs_
+        return outputs
 
     @property
     def decision_rule_(self) -> str:

@@ -1,55 +1,25 @@
-"""What a model says, in our terms: an expansion, and what its outputs mean."""
+"""What is read of a model: its expansion, and what the columns mean."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import issparse
 
-from mercer._typing import AnyArray, FloatArray
+from mercer._typing import FloatArray
 from mercer.compression.foreign_kernels import KernelPlusConstant
-from mercer.expansion import KernelExpansion
 from mercer.kernels import Linear
+from mercer.model import KernelExpansion, Outputs
 
 __all__ = ["Reading", "dense", "make_expansion"]
 
 
-@dataclass(frozen=True)
-class Reading:
-    """A fitted model as an expansion.
-
-    Attributes
-    ----------
-    expansion : KernelExpansion
-    kind : {"regressor", "classifier", "outlier_detector"}
-    flat : bool
-        Whether predictions have one dimension.
-    classes : array or None
-    decision_rule : {"threshold", "largest", "pairs"} or None
-        How a classifier decides: one output, positive for the second class; one output per class, the largest; one
-        output per pair of classes i < j, positive for i, the most votes.
-    decision_function_shape : {"ovr", "ovo"}
-        For pairs, whether ``decision_function`` returns one value per class or the pairs.
-    break_ties : bool
-        For pairs, whether ties of votes are broken by the values.
-    offset : float
-        Of an outlier detector: what its ``score_samples`` exceeds its decision function by.
-    """
+class Reading(NamedTuple):
+    """A fitted model as an expansion, and what its columns mean."""
 
     expansion: KernelExpansion
-    kind: str = "regressor"
-    flat: bool = True
-    classes: AnyArray | None = None
-    decision_rule: str | None = None
-    decision_function_shape: str = "ovr"
-    break_ties: bool = False
-    offset: float = 0.0
-
-    def with_expansion(self, expansion: KernelExpansion) -> Reading:
-        """The same model on another expansion."""
-        return replace(self, expansion=expansion)
+    outputs: Outputs
 
 
 def dense(array: Any) -> FloatArray:
@@ -60,7 +30,8 @@ def dense(array: Any) -> FloatArray:
 def make_expansion(
     kernel: KernelPlusConstant, points: FloatArray, coefficients: FloatArray, intercept: Any
 ) -> KernelExpansion:
-    """The expansion in a kernel plus a constant, which joins the intercept; points (m, d), coefficients (m, p)."""
+    """The expansion in a kernel plus a constant, which joins the intercept; coefficients (m,) or (m, p)."""
+    coefficients = coefficients[:, np.newaxis] if coefficients.ndim == 1 else coefficients
     constants = intercept + kernel.constant * np.sum(coefficients, axis=0)
     if kernel.kernel is None or len(points) == 0:  # a constant: any kernel will do, with no weight
         return KernelExpansion(Linear(), np.zeros((1, points.shape[1])), np.zeros((1, len(constants))), constants)

@@ -7,50 +7,20 @@ an offset. Of the model only its expansion is needed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from mercer._typing import FloatArray, RandomState
+from mercer._typing import RandomState
 from mercer._validation import check_random_state
 from mercer.compression.arguments import check_arguments, distinct_points, has_gradient
-from mercer.compression.shrink import Settings, Shrinker, Shrunk
-from mercer.compression.size import Trial, find_size
+from mercer.compression.shrink import Reduction, Settings, Shrinker
+from mercer.compression.size import find_size
 from mercer.engine import Threads, blas_threads
-from mercer.expansion import KernelExpansion
+from mercer.model import KernelExpansion
 
-__all__ = ["Reduction", "reduce_expansion"]
-
-
-@dataclass(frozen=True)
-class Reduction:
-    """A smaller expansion, and how far it is from the one it replaces.
-
-    Attributes
-    ----------
-    expansion : KernelExpansion
-        Without variance. It has fewer vectors than asked for where fewer span all that matters.
-    distances : array
-        ρ² = |f - f'|² in feature space after each vector and, with ``metric="feature"``, after each accepted step of
-        the refinement; it never grows. With several outputs, a sum in which each counts in units of its norm.
-    differences : array
-        With ``metric="data"``, the mean squared difference on the inputs after each accepted step; else empty.
-    relative_distance : float
-        ρ²/|f|² of the expansion, averaged over the outputs. With ``metric="data"`` it is not what is minimised, and may
-        be large: functions that agree on the inputs may differ elsewhere.
-    n_iter : int
-        Steps of the refinement.
-    trials : tuple of Trial
-        With ``tol``, the sizes that were tried, in their order, and how far each was from the original.
-    """
-
-    expansion: KernelExpansion
-    distances: FloatArray
-    differences: FloatArray
-    relative_distance: float
-    n_iter: int
-    trials: tuple[Trial, ...] = ()
+__all__ = ["reduce_expansion"]
 
 
 def reduce_expansion(
@@ -152,15 +122,9 @@ def reduce_expansion(
         if shrinker.feature.start == 0:  # coefficients that cancel
             return _as_it_is(_zero(given))
         if tol is None or judged is None:
-            return _reduction(shrinker, shrinker.shrink(most), ())
-        shrunk, trials = find_size(shrinker, given, judged, most=most, tol=tol, executor=executor)
-        return _as_it_is(given, trials) if shrunk is None else _reduction(shrinker, shrunk, trials)
-
-
-def _reduction(shrinker: Shrinker, shrunk: Shrunk, trials: tuple[Trial, ...]) -> Reduction:
-    distance = shrinker.feature.between(shrunk.expansion.points, shrunk.expansion.coefficients)
-    relative = distance / shrinker.feature.start
-    return Reduction(shrunk.expansion, shrunk.distances, shrunk.differences, relative, shrunk.n_iter, trials)
+            return shrinker.shrink(most)
+        found, trials = find_size(shrinker, given, judged, most=most, tol=tol, executor=executor)
+        return replace(found or _as_it_is(given), trials=trials)
 
 
 def _zero(expansion: KernelExpansion) -> KernelExpansion:
@@ -169,5 +133,5 @@ def _zero(expansion: KernelExpansion) -> KernelExpansion:
     return KernelExpansion(expansion.kernel, expansion.points[:1], coefficients, expansion.intercept)
 
 
-def _as_it_is(expansion: KernelExpansion, trials: tuple[Trial, ...] = ()) -> Reduction:
-    return Reduction(expansion, np.zeros(1), np.empty(0), 0.0, 0, trials)
+def _as_it_is(expansion: KernelExpansion) -> Reduction:
+    return Reduction(expansion, np.zeros(1), np.empty(0), 0.0, 0)

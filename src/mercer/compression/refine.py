@@ -13,39 +13,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from scipy.optimize import OptimizeResult, minimize
 
 from mercer._typing import FloatArray, IntArray
-from mercer.compression.distance import Evaluation
+from mercer.compression.distance import Distance, Evaluation
 from mercer.compression.irprop import irprop
 
-__all__ = ["OPTIMISERS", "Distance", "Refinement", "refine"]
+__all__ = ["OPTIMISERS", "Refinement", "refine"]
 
 OPTIMISERS = ("lbfgs", "irprop", "joint")
 _MEMORY = 20  # pairs of steps and gradients that L-BFGS keeps
 _ROUNDING = 1e-13  # share of |f|² at which a distance is nothing but rounding
 _PATIENCE = 20  # steps over which a gain is judged: single ones may be short
-
-
-class Distance(Protocol):
-    """What is minimised."""
-
-    norm: float
-
-    def eliminated(self, vectors: FloatArray, ridge: float) -> Evaluation:
-        """With the best coefficients for these vectors."""
-
-    def penalty(self, start: Evaluation) -> float:
-        """The ridge of a descent."""
-
-    def joint(self, vectors: FloatArray, coefficients: FloatArray) -> Evaluation:
-        """With given coefficients."""
-
-    def solve(self, vectors: FloatArray) -> Evaluation:
-        """As ``eliminated`` with the least ridge, without gradients."""
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from mercer.compression.data_distance import DataDistance
 from mercer.compression.distance import FeatureDistance
 from mercer.compression.refine import refine
 from mercer.engine import ArrayRows, Executor, kernel_times
-from mercer.expansion import KernelExpansion
 from mercer.kernels import Kernel
+from mercer.model import KernelExpansion
 
-__all__ = ["Settings", "Shrinker", "Shrunk"]
+__all__ = ["Reduction", "Settings", "Shrinker", "Trial"]
 
 _TOLERANCE = 1e-3  # share of the distance that 20 steps of a refinement must gain for it to go on
 
@@ -56,13 +56,48 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Shrunk:
-    """A smaller expansion; see ``Reduction``."""
+class Trial:
+    """A size that was tried.
+
+    Attributes
+    ----------
+    n_vectors : int
+    difference : float
+        Root mean square difference of the predictions, in standard deviations of the output; of the worst output.
+    """
+
+    n_vectors: int
+    difference: float
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """A smaller expansion, and how far it is from the one it replaces.
+
+    Attributes
+    ----------
+    expansion : KernelExpansion
+        Without variance. It has fewer vectors than asked for where fewer span all that matters.
+    distances : array
+        ρ² = |f - f'|² in feature space after each vector and, with ``metric="feature"``, after each accepted step of
+        the refinement; it never grows. With several outputs, a sum in which each counts in units of its norm.
+    differences : array
+        With ``metric="data"``, the mean squared difference on the inputs after each accepted step; else empty.
+    relative_distance : float
+        ρ²/|f|² of the expansion, averaged over the outputs. With ``metric="data"`` it is not what is minimised, and may
+        be large: functions that agree on the inputs may differ elsewhere.
+    n_iter : int
+        Steps of the refinement.
+    trials : tuple of Trial
+        With ``tol``, the sizes that were tried, in their order, and how far each was from the original.
+    """
 
     expansion: KernelExpansion
     distances: FloatArray
     differences: FloatArray
+    relative_distance: float
     n_iter: int
+    trials: tuple[Trial, ...] = ()
 
 
 class Shrinker:
@@ -96,7 +131,7 @@ class Shrinker:
                 expansion, self._inputs, self._values, offset=settings.offset, executor=executor
             )
 
-    def shrink(self, n_vectors: int) -> Shrunk:
+    def shrink(self, n_vectors: int) -> Reduction:
         """An expansion of that many vectors, or fewer.
 
         All sizes begin with the first vectors of one construction, not with the refined ones of a smaller size: from
@@ -112,11 +147,12 @@ class Shrinker:
         reduced = replace(self.expansion, points=moved.vectors, coefficients=coefficients)
         offset = moved.evaluation.offset * distance.units if by_data else self._mean_difference(reduced)
         reduced = replace(reduced, intercept=reduced.intercept + offset)
+        relative = self.feature.between(reduced.points, reduced.coefficients) / self.feature.start
         if by_data:
-            return Shrunk(reduced, built.distances, moved.distances, moved.n_iter)
+            return Reduction(reduced, built.distances, moved.distances, relative, moved.n_iter)
         # Rounding of two ways to compute the same distance must not look like a step back.
         curve = np.minimum.accumulate(np.concatenate([built.distances, moved.distances]))
-        return Shrunk(reduced, curve, np.empty(0), moved.n_iter)
+        return Reduction(reduced, curve, np.empty(0), relative, moved.n_iter)
 
     def _construct(self, n_vectors: int) -> Construction:
         """The first vectors of the construction, which is continued if it is not yet so long."""

@@ -3,35 +3,19 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from mercer._typing import FloatArray
 from mercer.compression.data_distance import output_units
-from mercer.compression.shrink import Shrinker, Shrunk
+from mercer.compression.shrink import Reduction, Shrinker, Trial
 from mercer.engine import Executor
-from mercer.expansion import KernelExpansion
+from mercer.model import KernelExpansion
 
-__all__ = ["Trial", "find_size", "relative_difference"]
+__all__ = ["find_size", "relative_difference"]
 
 _FIRST = 4  # vectors
-
-
-@dataclass(frozen=True)
-class Trial:
-    """A size that was tried.
-
-    Attributes
-    ----------
-    n_vectors : int
-    difference : float
-        Root mean square difference of the predictions, in standard deviations of the output; of the worst output.
-    """
-
-    n_vectors: int
-    difference: float
 
 
 def find_size(
@@ -42,14 +26,14 @@ def find_size(
     most: int,
     tol: float,
     executor: Executor,
-) -> tuple[Shrunk | None, tuple[Trial, ...]]:
+) -> tuple[Reduction | None, tuple[Trial, ...]]:
     """The smallest expansion that is found to keep the tolerance; None for the expansion itself.
 
     Sizes are doubled until one suffices; then the interval between it and the last that did not is halved, down to
     one vector.
     """
     values, trials = expansion.evaluate(inputs, executor=executor), []
-    known: dict[int, Shrunk] = {}
+    known: dict[int, Reduction] = {}
 
     def suffices(n_vectors: int) -> bool:
         shrunk = known[n_vectors] = shrinker.shrink(n_vectors)

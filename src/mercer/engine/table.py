@@ -28,7 +28,9 @@ _FEWEST_PARTITIONS, _MOST_PARTITIONS = 8, 64
 class Coding(Protocol):
     """How class codes become targets."""
 
-    n_columns: int
+    @property
+    def n_columns(self) -> int:
+        """P."""
 
     def columns(self, codes: IntArray) -> FloatArray:
         """Targets (T, p) of rows with these codes."""

@@ -1,55 +1,109 @@
-"""What classifiers add to a shell: classes, one-vs-rest targets of ±1, decisions."""
+"""What all classifiers share: labels encoded for a fit, decisions at its end."""
 
-from typing import Any
+from __future__ import annotations
+
+from typing import Any, Self
 
 import numpy as np
+from sklearn.base import ClassifierMixin
 
-from mercer._typing import AnyArray, FloatArray
-from mercer._validation import check_labels
+from mercer._typing import AnyArray, FloatArray, IntArray
+from mercer._validation import check_is_fitted, check_labels
+from mercer.engine import Rows
+from mercer.estimators.shell import make_executor, read_rows
+from mercer.model import KernelExpansion, OneVsRest
 
-__all__ = ["OneVsRest", "decide", "flat_decision"]
+__all__ = ["KernelClassifier", "Labels"]
 
 
-class OneVsRest:
-    """Encode labels as ±1: one column for the second of two classes, else one column per class."""
+class Labels:
+    """Encodes labels, by classes that are given or found in the first labels.
 
-    def __init__(self, classes: Any = None) -> None:
-        self._classes: AnyArray | None = None if classes is None else _two_or_more(np.unique(np.asarray(classes)))
+    Attributes
+    ----------
+    outputs : OneVsRest or None
+        None until labels were encoded, unless classes are given.
+    """
+
+    def __init__(self, outputs: OneVsRest | None = None) -> None:
+        self.outputs = outputs
 
     @property
     def classes(self) -> AnyArray:
-        """The classes, sorted: given, or found in the first labels that were encoded."""
-        if self._classes is None:
+        """The classes, sorted."""
+        if self.outputs is None:
             msg = "no labels were encoded yet."
             raise ValueError(msg)
-        return self._classes
+        return self.outputs.classes
+
+    def codes(self, y: Any, n_rows: int) -> IntArray:
+        """Place of each label among the classes, shape (n,)."""
+        labels = check_labels(y, n_rows=n_rows)
+        if self.outputs is None:
+            self.outputs = OneVsRest.from_labels(labels)
+        return self.outputs.codes(labels)
 
     def __call__(self, y: Any, n_rows: int) -> tuple[FloatArray, bool]:
-        """Targets of the labels, shape (n, 1) or (n, classes); labels always have one dimension."""
-        labels = check_labels(y, n_rows=n_rows)
-        if self._classes is None:
-            self._classes = _two_or_more(np.unique(labels))
-        unknown = np.setdiff1d(labels, self.classes)
-        if len(unknown):
-            msg = f"y contains labels that are not among the classes {self.classes.tolist()}: {unknown.tolist()}."
+        """Columns of ±1, shape (n, outputs); labels always have one dimension."""
+        codes = self.codes(y, n_rows)
+        return OneVsRest(self.classes).columns(codes), True
+
+
+class KernelClassifier(ClassifierMixin):
+    """A classifier that ends in an expansion, one class against the rest."""
+
+    classes_: AnyArray
+
+    @property
+    def outputs_(self) -> OneVsRest:
+        """What the columns of the expansion mean."""
+        check_is_fitted(self)
+        return OneVsRest(self.classes_)
+
+    @property
+    def coefficients_(self) -> FloatArray:
+        """Weights of the expansion's points, shape (m, outputs): one output for two classes, else one per class."""
+        check_is_fitted(self)
+        return self._mean_expansion().coefficients
+
+    @property
+    def intercept_(self) -> FloatArray:
+        """Constants, shape (outputs,)."""
+        check_is_fitted(self)
+        return self._mean_expansion().intercept
+
+    def decision_function(self, X: Any) -> FloatArray:
+        """Values of the functions, shape (n,) for two classes (positive for the second), else (n, classes)."""
+        outputs = self.outputs_
+        return outputs.decision(self._evaluate(X))
+
+    def predict(self, X: Any) -> AnyArray:
+        """Predict the class of each row."""
+        outputs = self.outputs_
+        return outputs.predict(self._evaluate(X))
+
+    def _evaluate(self, X: Any) -> FloatArray:
+        return self._evaluate_rows(read_rows(self, X, reset=False))
+
+    def _evaluate_rows(self, rows: Rows) -> FloatArray:
+        return self._mean_expansion().evaluate(rows, executor=make_executor(self))
+
+    def _mean_expansion(self) -> KernelExpansion:
+        """The model; without its variance, where that is made only when it is asked for."""
+        expansion: KernelExpansion = self.expansion_
+        return expansion
+
+    def _labels(self, classes: Any = None, *, first: bool = True) -> Labels:
+        """What encodes the labels of a first or a later call; ``classes`` are those that the user names."""
+        if first:
+            return Labels(None if classes is None else OneVsRest.from_labels(classes))
+        if classes is not None and not np.array_equal(np.unique(np.asarray(classes)), self.classes_):
+            msg = f"classes={classes!r} differ from those of the first call, {self.classes_.tolist()}."
             raise ValueError(msg)
-        columns = self.classes[1:] if len(self.classes) == 2 else self.classes
-        return np.where(labels[:, np.newaxis] == columns, 1.0, -1.0), True
+        return Labels(OneVsRest.from_labels(self.classes_))
 
-
-def flat_decision(values: FloatArray) -> FloatArray:
-    """Decision values as scikit-learn shapes them: (n,) for two classes, (n, classes) for more."""
-    return values[:, 0] if values.shape[1] == 1 else values
-
-
-def decide(values: FloatArray, classes: AnyArray) -> AnyArray:
-    """Return the class of each row: by sign for two classes, by the greatest value for more."""
-    index = (values[:, 0] > 0).astype(np.intp) if values.shape[1] == 1 else np.argmax(values, axis=1)
-    return np.asarray(classes[index])
-
-
-def _two_or_more(classes: AnyArray) -> AnyArray:
-    if len(classes) < 2:
-        msg = f"Classifier can't train when only one class is present: found {classes.tolist()}."
-        raise ValueError(msg)
-    return classes
+    def _check_mergeable(self, other: Self) -> None:
+        if not np.array_equal(self.classes_, other.classes_):
+            msg = f"cannot merge models with different classes: {self.classes_.tolist()}, {other.classes_.tolist()}."
+            raise ValueError(msg)
+        super()._check_mergeable(other)

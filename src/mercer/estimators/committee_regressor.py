@@ -24,13 +24,12 @@ from mercer.estimators.shell import (
     check_one_spread,
     encode_targets,
     make_executor,
-    predict_moments,
     read_data,
     read_rows,
 )
 from mercer.estimators.transduction import transduce
 from mercer.exceptions import JitterWarning
-from mercer.expansion import KernelExpansion
+from mercer.model import KernelExpansion
 
 __all__ = ["CommitteeRegressor"]
 
@@ -242,11 +241,10 @@ class CommitteeRegressor(KernelRegressor, OnBasis, BaseEstimator):
             Queries that are made a basis together; None for ``n_basis``, or ``block_size`` if that is larger. A larger
             batch is more accurate. With ``return_cov`` all queries are one batch.
         """
-        check_is_fitted(self)
-        rows = read_rows(self, X, reset=False)
         if not transduce:
-            return predict_moments(self, rows, return_std=return_std, return_cov=return_cov)
-        return self._transduce(rows, return_std, return_cov, batch_size)
+            return super().predict(X, return_std, return_cov)
+        check_is_fitted(self)
+        return self._transduce(read_rows(self, X, reset=False), return_std, return_cov, batch_size)
 
     @property
     def expansion_(self) -> KernelExpansion:
@@ -324,7 +322,7 @@ class CommitteeRegressor(KernelRegressor, OnBasis, BaseEstimator):
             executor=make_executor(self),
         )
         _warn_of_jitter(passes)
-        mean = mean[:, 0] if self._flat else mean
+        mean = self.outputs_.predict(mean)
         return mean if spread is None else (mean, spread)
 
     def _check_transduction(self, batch_size: int | None) -> None:

@@ -22,7 +22,7 @@ from mercer._typing import FloatArray
 from mercer.engine import Block, ConditionalStatistics, Executor, conditional_statistics
 from mercer.estimators.frame import Frame
 from mercer.estimators.shell import Data
-from mercer.expansion import KernelExpansion
+from mercer.model import KernelExpansion
 from mercer.solvers.ridge import RidgeProblem, RidgeSolution
 
 __all__ = ["Batch", "CommitteeSummary"]

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from sklearn.base import ClassifierMixin
-
-from mercer._typing import AnyArray, FloatArray
-from mercer._validation import check_is_fitted
-from mercer.estimators.classification import OneVsRest, decide, flat_decision
+from mercer._typing import FloatArray
+from mercer.engine import Rows
+from mercer.estimators.classification import KernelClassifier
 from mercer.estimators.compact_machine import CompactMachine
 from mercer.estimators.shell import all_or_nothing, read_data
 
 __all__ = ["CompactClassifier"]
 
 
-class CompactClassifier(ClassifierMixin, CompactMachine):
+class CompactClassifier(KernelClassifier, CompactMachine):
     """LS-SVM classifier on a kernel of compact support: least squares on ±1, one class against the rest.
 
     The exact system, on a sparse matrix. Parameters are those of ``CompactRegressor``.
@@ -75,27 +73,10 @@ class CompactClassifier(ClassifierMixin, CompactMachine):
         """Fit to rows X (n, d) and labels y (n,); a weight ω divides the noise of its row."""
         self._validate_params()
         with all_or_nothing(self):
-            encode = OneVsRest()
+            encode = self._labels()
             self._fit(read_data(self, X, y, sample_weight, encode=encode, reset=True))
             self.classes_ = encode.classes
         return self
 
-    @property
-    def coefficients_(self) -> FloatArray:
-        """Weights of the training rows, shape (n, outputs)."""
-        check_is_fitted(self)
-        return self.expansion_.coefficients
-
-    @property
-    def intercept_(self) -> FloatArray:
-        """Constants, shape (outputs,)."""
-        check_is_fitted(self)
-        return self.expansion_.intercept
-
-    def decision_function(self, X: Any) -> FloatArray:
-        """Values of the functions, shape (n,) for two classes (positive for the second), else (n, classes)."""
-        return flat_decision(self._evaluate(X))
-
-    def predict(self, X: Any) -> AnyArray:
-        """Predict the class of each row."""
-        return decide(self._evaluate(X), self.classes_)
+    def _evaluate_rows(self, rows: Rows) -> FloatArray:
+        return self._sparse_values(rows)

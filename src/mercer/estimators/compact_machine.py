@@ -26,13 +26,13 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from mercer._typing import FloatArray, IntArray, RandomState
-from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted, check_random_state
+from mercer._validation import Integral, Interval, Real, StrOptions, check_random_state
 from mercer.engine import Executor, Rows, SomeRows, SparseGram, SparseKernel, neighbour_distance
 from mercer.estimators.compact_system import CompactSystem, Options, least_eigenvalue
-from mercer.estimators.shell import Data, make_executor, read_rows, resolve_kernel, rows_with_a_say
+from mercer.estimators.shell import Data, make_executor, resolve_kernel, rows_with_a_say
 from mercer.exceptions import StarvedWarning
-from mercer.expansion import KernelExpansion, as_dtype
 from mercer.kernels import Compact, Wendland
+from mercer.model import KernelExpansion, as_dtype
 
 __all__ = ["CompactMachine"]
 
@@ -164,19 +164,12 @@ class CompactMachine(BaseEstimator, ABC):
                 stacklevel=4,
             )
 
-    def _evaluate(self, X: Any) -> FloatArray:
-        return self._evaluate_rows(self._new_rows(X))
-
-    def _evaluate_rows(self, rows: Rows) -> FloatArray:
+    def _sparse_values(self, rows: Rows) -> FloatArray:
         expansion = self.expansion_
         vectors = expansion.coefficients[self._sparse_kernel.order]
         values = self._sparse_kernel.times(rows, vectors, executor=make_executor(self))
         values += expansion.intercept
         return as_dtype(values, rows.dtype)
-
-    def _new_rows(self, X: Any) -> Rows:
-        check_is_fitted(self)
-        return read_rows(self, X, reset=False)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from mercer.engine import ArrayTable, Executor, RowPass, Rows, Sequence, SparseK
 from mercer.estimators.compact_machine import CompactMachine
 from mercer.estimators.compact_system import CompactSystem
 from mercer.estimators.regression import KernelRegressor
-from mercer.estimators.shell import all_or_nothing, check_one_spread, encode_targets, make_executor, read_data
+from mercer.estimators.shell import all_or_nothing, encode_targets, make_executor, read_data
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.solvers.sparse_cholesky import SparseFactor
 
@@ -38,6 +38,10 @@ class CompactRegressor(KernelRegressor, CompactMachine):
     Time and memory grow with the number of neighbours of all rows, ``nnz_``; with ``solver="cholesky"`` with the
     non-zeros of the factor, ``fill_in_`` times as many. It is for inputs of few dimensions, or for many rows: in many
     dimensions a row has no neighbours, or all rows are neighbours.
+
+    A row without neighbours has the intercept for its mean and the prior's standard deviation, to which the intercept's
+    own adds. Each standard deviation needs a solution of the system: with a factor a matter of milliseconds, by
+    conjugate gradients much more.
 
     Parameters
     ----------
@@ -156,31 +160,16 @@ class CompactRegressor(KernelRegressor, CompactMachine):
             self._flat = data.flat
         return self
 
-    def predict(
-        self, X: Any, return_std: bool = False, return_cov: bool = False
-    ) -> FloatArray | tuple[FloatArray, FloatArray]:
-        """Predict the mean, and on request the standard deviation (n,) or the covariance (n, n) of the function.
-
-        They are those of the function without noise, in units in which λ is the noise variance and the kernel's
-        amplitude the prior variance. All outputs share them. A row without neighbours has the intercept for its mean
-        and the prior's standard deviation, to which the intercept's own adds. Each row needs a solution of the system:
-        with a factor a matter of milliseconds, by conjugate gradients much more.
-        """
-        rows = self._new_rows(X)
-        check_one_spread(return_std, return_cov)
-        mean = self._evaluate_rows(rows)
-        mean = np.asarray(mean[:, 0] if self._flat else mean)
-        if return_std:
-            return mean, np.sqrt(self._variances(rows))
-        return (mean, self._covariance(rows)) if return_cov else mean
-
     def log_determinant(self) -> tuple[float, float]:
         """Logarithm of |K + λW⁻¹| and its standard error: 0 with a factor, else it is estimated (Lanczos)."""
         check_is_fitted(self)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         return self._system.log_determinant(rng, make_executor(self))
 
-    def _variances(self, rows: Rows) -> FloatArray:
+    def _evaluate_rows(self, rows: Rows) -> FloatArray:
+        return self._sparse_values(rows)
+
+    def _standard_deviations(self, rows: Rows) -> FloatArray:
         system, threads = self._system, make_executor(self)
         work: _Reduction
         if system.factor is not None:
@@ -189,7 +178,7 @@ class CompactRegressor(KernelRegressor, CompactMachine):
         else:  # one tile after the other: the products themselves use all workers
             work = _ByGradients(self._sparse_kernel, self._eta, system, threads)
             result = Sequence().map(work, ArrayTable(rows))
-        return self._not_negative(float(self.kernel_.amplitude) + result)
+        return np.sqrt(self._not_negative(float(self.kernel_.amplitude) + result))
 
     def _not_negative(self, variances: FloatArray) -> FloatArray:
         """Refuse variances below zero by more than rounding, or what the tolerance of conjugate gradients allows."""

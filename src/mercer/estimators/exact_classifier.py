@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from sklearn.base import ClassifierMixin
-
-from mercer._typing import AnyArray, FloatArray
-from mercer._validation import check_is_fitted
-from mercer.estimators.classification import OneVsRest, decide, flat_decision
+from mercer.estimators.classification import KernelClassifier
 from mercer.estimators.exact_machine import ExactMachine
 from mercer.estimators.shell import all_or_nothing, read_data
 
 __all__ = ["ExactClassifier"]
 
 
-class ExactClassifier(ClassifierMixin, ExactMachine):
+class ExactClassifier(KernelClassifier, ExactMachine):
     """Kernel classification on the full kernel matrix: least squares on ±1, one class against the rest.
 
     With ``intercept=True`` this is the LS-SVM classifier. Parameters are those of ``ExactRegressor``.
@@ -71,27 +67,7 @@ class ExactClassifier(ClassifierMixin, ExactMachine):
         """Fit to rows X (n, d) and labels y (n,); a weight ω divides the noise of its row."""
         self._validate_params()
         with all_or_nothing(self):
-            encode = OneVsRest()
+            encode = self._labels()
             self._fit(read_data(self, X, y, sample_weight, encode=encode, reset=True), keep_factor=False)
             self.classes_ = encode.classes
         return self
-
-    @property
-    def coefficients_(self) -> FloatArray:
-        """Weights of the training rows, shape (n, outputs)."""
-        check_is_fitted(self)
-        return self.expansion_.coefficients
-
-    @property
-    def intercept_(self) -> FloatArray:
-        """Constants, shape (outputs,)."""
-        check_is_fitted(self)
-        return self.expansion_.intercept
-
-    def decision_function(self, X: Any) -> FloatArray:
-        """Values of the functions, shape (n,) for two classes (positive for the second), else (n, classes)."""
-        return flat_decision(self._evaluate(X))
-
-    def predict(self, X: Any) -> AnyArray:
-        """Predict the class of each row."""
-        return decide(self._evaluate(X), self.classes_)

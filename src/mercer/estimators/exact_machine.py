@@ -30,12 +30,11 @@ from mercer.estimators.matrix_free import solve_matrix_free
 from mercer.estimators.shell import (
     Data,
     make_executor,
-    read_rows,
     resolve_kernel,
     rows_with_a_say,
 )
-from mercer.expansion import KernelExpansion, Variance
 from mercer.kernels import Kernel, Precomputed
+from mercer.model import KernelExpansion, Variance
 from mercer.solvers.dense import CholeskyFactor, cholesky_in_place
 
 __all__ = ["ExactMachine"]
@@ -156,14 +155,6 @@ class ExactMachine(BaseEstimator, ABC):
         if self.solver == "cg" and self.noise == 0:
             msg = "noise must be above zero with solver='cg'; use solver='cholesky' to interpolate."
             raise ValueError(msg)
-
-    def _evaluate(self, X: Any) -> FloatArray:
-        rows = self._new_rows(X)
-        return self.expansion_.evaluate(rows, executor=make_executor(self))
-
-    def _new_rows(self, X: Any) -> Rows:
-        check_is_fitted(self)
-        return read_rows(self, X, reset=False)
 
     def _need_factor(self, what: str) -> CholeskyFactor:
         check_is_fitted(self)

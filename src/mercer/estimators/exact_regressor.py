@@ -7,9 +7,10 @@ from typing import Any, Self
 import numpy as np
 
 from mercer._typing import FloatArray
+from mercer.engine import Rows
 from mercer.estimators.exact_machine import ExactMachine
 from mercer.estimators.regression import KernelRegressor
-from mercer.estimators.shell import all_or_nothing, encode_targets, predict_moments, read_data
+from mercer.estimators.shell import all_or_nothing, encode_targets, read_data
 
 __all__ = ["ExactRegressor"]
 
@@ -84,19 +85,6 @@ class ExactRegressor(KernelRegressor, ExactMachine):
             self._flat = data.flat
         return self
 
-    def predict(
-        self, X: Any, return_std: bool = False, return_cov: bool = False
-    ) -> FloatArray | tuple[FloatArray, FloatArray]:
-        """Predict the mean, and on request the standard deviation (n,) or the covariance (n, n) of the function.
-
-        They are those of the function without noise, in units in which λ is the noise variance and the kernel's
-        amplitude the prior variance. All outputs share them.
-        """
-        rows = self._new_rows(X)
-        if return_std or return_cov:
-            self._need_factor("return_std" if return_std else "return_cov")
-        return predict_moments(self, rows, return_std=return_std, return_cov=return_cov)
-
     def loo_residuals(self) -> FloatArray:
         """Leave-one-out residuals of the training rows, exact and without a second fit; NaN for rows of weight zero.
 
@@ -110,4 +98,12 @@ class ExactRegressor(KernelRegressor, ExactMachine):
             diagonal[diagonal <= 0] = np.nan
         residuals = np.full((self._n_rows, self.expansion_.coefficients.shape[1]), np.nan)
         residuals[self._index] = self.expansion_.coefficients / diagonal[:, np.newaxis]
-        return residuals[:, 0] if self._flat else residuals
+        return self.outputs_.predict(residuals)
+
+    def _standard_deviations(self, rows: Rows) -> FloatArray:
+        self._need_factor("return_std")
+        return super()._standard_deviations(rows)
+
+    def _covariance(self, rows: Rows) -> FloatArray:
+        self._need_factor("return_cov")
+        return super()._covariance(rows)

@@ -11,8 +11,8 @@ from scipy.linalg import lapack, solve_triangular
 from mercer._typing import FloatArray
 from mercer.basis import Basis
 from mercer.engine import Features, NormalStatistics
-from mercer.expansion import KernelExpansion, Variance
 from mercer.kernels import Kernel
+from mercer.model import KernelExpansion, Variance
 from mercer.solvers.dense import pivoted_cholesky
 from mercer.solvers.ridge import RidgeProblem, RidgeSolution
 

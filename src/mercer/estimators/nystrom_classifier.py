@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-import numpy as np
-from sklearn.base import ClassifierMixin
-
-from mercer._typing import AnyArray, FloatArray
 from mercer._validation import check_is_fitted
-from mercer.estimators.classification import OneVsRest, decide, flat_decision
+from mercer.estimators.classification import KernelClassifier
 from mercer.estimators.nystrom_machine import NystromMachine
 from mercer.estimators.shell import all_or_nothing, read_data
 
 __all__ = ["NystromClassifier"]
 
 
-class NystromClassifier(ClassifierMixin, NystromMachine):
+class NystromClassifier(KernelClassifier, NystromMachine):
     """Kernel classification on a basis of m points: least squares on ±1, one class against the rest.
 
     Time n·m² and memory m² per thread, however many rows; one pass over the data.
@@ -69,7 +65,7 @@ class NystromClassifier(ClassifierMixin, NystromMachine):
         """Fit to rows X (n, d) and labels y (n,); weight 2 is the same as the row twice."""
         self._validate_params()
         with all_or_nothing(self):
-            encode = OneVsRest()
+            encode = self._labels()
             self._fit(read_data(self, X, y, sample_weight, encode=encode, reset=True))
             self.classes_ = encode.classes
         return self
@@ -79,7 +75,7 @@ class NystromClassifier(ClassifierMixin, NystromMachine):
         self._validate_params()
         with all_or_nothing(self):
             first = not hasattr(self, "_summary")
-            encode = self._encoder(classes, first=first)
+            encode = self._labels(classes, first=first)
             data = read_data(self, X, y, sample_weight, encode=encode, reset=first)
             self.classes_ = encode.classes
             self._partial_fit(data)
@@ -90,40 +86,6 @@ class NystromClassifier(ClassifierMixin, NystromMachine):
         self._validate_params()
         check_is_fitted(self)
         with all_or_nothing(self):
-            encode = OneVsRest(self.classes_)
+            encode = self._labels(first=False)
             self._forget(read_data(self, X, y, sample_weight, encode=encode, reset=False))
         return self
-
-    @property
-    def coefficients_(self) -> FloatArray:
-        """Weights of the basis points, shape (rank_, outputs)."""
-        check_is_fitted(self)
-        return self.expansion_.coefficients
-
-    @property
-    def intercept_(self) -> FloatArray:
-        """Constants, shape (outputs,)."""
-        check_is_fitted(self)
-        return self.expansion_.intercept
-
-    def decision_function(self, X: Any) -> FloatArray:
-        """Values of the functions, shape (n,) for two classes (positive for the second), else (n, classes)."""
-        return flat_decision(self._evaluate(X))
-
-    def predict(self, X: Any) -> AnyArray:
-        """Predict the class of each row."""
-        return decide(self._evaluate(X), self.classes_)
-
-    def _encoder(self, classes: Any, *, first: bool) -> OneVsRest:
-        if first:
-            return OneVsRest(classes)
-        if classes is not None and not np.array_equal(np.unique(np.asarray(classes)), self.classes_):
-            msg = f"classes={classes!r} differ from those of the first call, {self.classes_.tolist()}."
-            raise ValueError(msg)
-        return OneVsRest(self.classes_)
-
-    def _check_mergeable(self, other: Self) -> None:
-        if not np.array_equal(self.classes_, other.classes_):
-            msg = f"cannot merge models with different classes: {self.classes_.tolist()}, {other.classes_.tolist()}."
-            raise ValueError(msg)
-        super()._check_mergeable(other)

@@ -9,14 +9,14 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from mercer._typing import FloatArray, RandomState
+from mercer._typing import RandomState
 from mercer._validation import Interval, Real, StrOptions, check_is_fitted
-from mercer.engine import NormalStatistics, Rows
+from mercer.engine import NormalStatistics
 from mercer.estimators.frame import Frame
 from mercer.estimators.nystrom_summary import NoisePath, Settings, Summary
 from mercer.estimators.on_basis import BASIS_CONSTRAINTS, OnBasis, check_mergeable, check_same_frame, check_same_outputs
-from mercer.estimators.shell import Data, make_executor, read_rows
-from mercer.expansion import KernelExpansion
+from mercer.estimators.shell import Data, make_executor
+from mercer.model import KernelExpansion
 
 __all__ = ["NystromMachine"]
 
@@ -117,14 +117,6 @@ class NystromMachine(OnBasis, BaseEstimator, ABC):
     def _settings(self) -> Settings:
         noise: Any = self.noise if isinstance(self.noise, str) else float(self.noise)
         return Settings(noise=noise, intercept=bool(self.intercept), prior=self.variance == "dtc")
-
-    def _new_rows(self, X: Any) -> Rows:
-        check_is_fitted(self)
-        return read_rows(self, X, reset=False)
-
-    def _evaluate(self, X: Any) -> FloatArray:
-        rows = self._new_rows(X)
-        return self.expansion_.evaluate(rows, executor=make_executor(self))
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_summary")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from mercer._typing import FloatArray
 from mercer._validation import check_is_fitted
 from mercer.estimators.nystrom_machine import NystromMachine
 from mercer.estimators.regression import KernelRegressor
-from mercer.estimators.shell import all_or_nothing, encode_targets, predict_moments, read_data
+from mercer.estimators.shell import all_or_nothing, encode_targets, read_data
 
 __all__ = ["NystromRegressor"]
 
@@ -128,13 +127,3 @@ class NystromRegressor(KernelRegressor, NystromMachine):
             self._check_outputs(data, len(self._summary.target_shift))
             self._forget(data)
         return self
-
-    def predict(
-        self, X: Any, return_std: bool = False, return_cov: bool = False
-    ) -> FloatArray | tuple[FloatArray, FloatArray]:
-        """Predict the mean, and on request the standard deviation (n,) or the covariance (n, n) of the function.
-
-        They are those of the function without noise, in units in which λ is the noise variance and the kernel's
-        amplitude the prior variance. All outputs share them.
-        """
-        return predict_moments(self, self._new_rows(X), return_std=return_std, return_cov=return_cov)

@@ -25,8 +25,8 @@ from mercer._typing import FloatArray
 from mercer.engine import Executor, NormalStatistics, normal_statistics
 from mercer.estimators.frame import Frame
 from mercer.estimators.shell import Data
-from mercer.expansion import KernelExpansion
 from mercer.kernels.stationary import Stationary
+from mercer.model import KernelExpansion
 from mercer.solvers.ridge import RidgeProblem
 
 __all__ = ["NoisePath", "Settings", "Summary"]

@@ -7,19 +7,19 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import ClassifierMixin
 
-from mercer._typing import AnyArray, FloatArray
+from mercer._typing import FloatArray
 from mercer._validation import check_is_fitted
 from mercer.engine import SequentialLearner
-from mercer.estimators.classification import OneVsRest, decide, flat_decision
+from mercer.estimators.classification import KernelClassifier
 from mercer.estimators.online_machine import OnlineMachine, State, has_no_weight
-from mercer.estimators.shell import Data, all_or_nothing, make_executor, read_data, read_rows
+from mercer.estimators.shell import Data, all_or_nothing, read_data
+from mercer.model import KernelExpansion
 
 __all__ = ["OnlineClassifier"]
 
 
-class OnlineClassifier(ClassifierMixin, OnlineMachine):
+class OnlineClassifier(KernelClassifier, OnlineMachine):
     """Sequential LS-SVM classification: least squares on ±1, one class against the rest, one dictionary for all.
 
     See ``OnlineRegressor`` for the method, the parameters and the attributes; here there is also ``classes_``.
@@ -38,7 +38,7 @@ class OnlineClassifier(ClassifierMixin, OnlineMachine):
         """Learn rows X (n, d) and labels y (n,) in their order, from the beginning."""
         self._check_choices()
         with all_or_nothing(self):
-            encode = OneVsRest()
+            encode = self._labels()
             data = read_data(self, X, y, sample_weight, encode=encode, reset=True)
             self.classes_ = encode.classes
             self._start(data)
@@ -52,7 +52,7 @@ class OnlineClassifier(ClassifierMixin, OnlineMachine):
         self._validate_params()
         with all_or_nothing(self):
             first = not hasattr(self, "_state")
-            encode = OneVsRest(classes) if first else self._later(classes)
+            encode = self._labels(classes, first=first)
             if not first and has_no_weight(sample_weight, y):
                 read_data(self, X, y, None, encode=encode, reset=False)  # checked, and left out
                 return self
@@ -80,11 +80,11 @@ class OnlineClassifier(ClassifierMixin, OnlineMachine):
                 self._begin_with(x, y)
             elif y not in self.classes_:
                 self._meet(y)
-            columns = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
-            target = np.where(columns == y, 1.0, -1.0) if len(self.classes_) > 1 else np.array([-1.0])
+            outputs = self.outputs_
+            target = outputs.columns(outputs.codes(np.array([y])))
             if self._learner.recursion.rules.hidden:
-                target = np.append(target, 1.0)
-            self._learn_one(self._one(x, first=False), target[np.newaxis], float(w))
+                target = np.append(target, [[1.0]], axis=1)
+            self._learn_one(self._one(x, first=False), target, float(w))
 
     def predict_one(self, x: Mapping[Any, Any]) -> Any:
         """Predict the class of one row; None before anything was learned."""
@@ -92,43 +92,25 @@ class OnlineClassifier(ClassifierMixin, OnlineMachine):
             return None
         if len(self.classes_) == 1:
             return self.classes_[0].item()
-        return decide(self._evaluate_one(self._one(x, first=False))[np.newaxis], self.classes_)[0].item()
+        return self.outputs_.predict(self._evaluate_one(self._one(x, first=False))[np.newaxis])[0].item()
 
     def refit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Solve for the coefficients exactly on these rows, with the dictionary as it is."""
         self._validate_params()
         check_is_fitted(self)
         with all_or_nothing(self):
-            data = read_data(self, X, y, sample_weight, encode=OneVsRest(self.classes_), reset=False)
+            data = read_data(self, X, y, sample_weight, encode=self._labels(first=False), reset=False)
             self._refit(self._with_hidden(data))
         return self
 
-    @property
-    def coefficients_(self) -> FloatArray:
-        """Weights of the functions, shape (m, outputs)."""
-        check_is_fitted(self)
-        return self._state.mean.coefficients
-
-    @property
-    def intercept_(self) -> FloatArray:
-        """Constants, shape (outputs,)."""
-        check_is_fitted(self)
-        return self._state.mean.intercept
-
-    def decision_function(self, X: Any) -> FloatArray:
-        """Values of the functions, shape (n,) for two classes (positive for the second), else (n, classes)."""
-        return flat_decision(self._evaluate(X))
-
-    def predict(self, X: Any) -> AnyArray:
-        """Predict the class of each row."""
-        return decide(self._evaluate(X), self.classes_)
-
     def _evaluate(self, X: Any) -> FloatArray:
-        check_is_fitted(self)
         if len(self.classes_) == 1:
             msg = f"only one class was seen: {self.classes_.tolist()}."
             raise ValueError(msg)
-        return self._state.mean.evaluate(read_rows(self, X, reset=False), executor=make_executor(self))
+        return super()._evaluate(X)
+
+    def _mean_expansion(self) -> KernelExpansion:
+        return self._state.mean
 
     def _begin_with(self, x: Mapping[Any, Any], y: Any) -> None:
         """Start with one class: one output as if for a second one, all -1, and a hidden one, all 1."""
@@ -169,15 +151,3 @@ class OnlineClassifier(ClassifierMixin, OnlineMachine):
         if not self._learner.recursion.rules.hidden:
             return data
         return replace(data, targets=np.column_stack([data.targets, np.ones(len(data.targets))]))
-
-    def _check_mergeable(self, other: Self) -> None:
-        if not np.array_equal(self.classes_, other.classes_):
-            msg = f"cannot merge models with different classes: {self.classes_.tolist()}, {other.classes_.tolist()}."
-            raise ValueError(msg)
-        super()._check_mergeable(other)
-
-    def _later(self, classes: Any) -> OneVsRest:
-        if classes is not None and not np.array_equal(np.unique(np.asarray(classes)), self.classes_):
-            msg = f"classes={classes!r} differ from those of the first call, {self.classes_.tolist()}."
-            raise ValueError(msg)
-        return OneVsRest(self.classes_)

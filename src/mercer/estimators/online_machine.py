@@ -16,8 +16,8 @@ from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fi
 from mercer.engine import Features, SequentialLearner, normal_statistics
 from mercer.estimators.on_basis import check_mergeable, check_same_outputs
 from mercer.estimators.shell import Data, make_executor, resolve_kernel, rows_with_a_say
-from mercer.expansion import KernelExpansion, Variance
 from mercer.kernels import Kernel, as_kernel
+from mercer.model import KernelExpansion, Variance
 from mercer.solvers.recursive import Rules
 
 __all__ = ["OnlineMachine", "State", "has_no_weight"]

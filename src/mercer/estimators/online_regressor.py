@@ -7,11 +7,11 @@ from typing import Any, Self
 
 import numpy as np
 
-from mercer._typing import FloatArray
 from mercer._validation import check_is_fitted
 from mercer.estimators.online_machine import OnlineMachine, has_no_weight
 from mercer.estimators.regression import KernelRegressor
-from mercer.estimators.shell import all_or_nothing, encode_targets, make_executor, predict_moments, read_data, read_rows
+from mercer.estimators.shell import all_or_nothing, encode_targets, read_data
+from mercer.model import KernelExpansion
 
 __all__ = ["OnlineRegressor"]
 
@@ -167,13 +167,5 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
             self._refit(data)
         return self
 
-    def predict(
-        self, X: Any, return_std: bool = False, return_cov: bool = False
-    ) -> FloatArray | tuple[FloatArray, FloatArray]:
-        """Predict the mean, and on request the standard deviation (n,) or the covariance (n, n) of the function."""
-        check_is_fitted(self)
-        rows = read_rows(self, X, reset=False)
-        if return_std or return_cov:
-            return predict_moments(self, rows, return_std=return_std, return_cov=return_cov)
-        mean = self._state.mean.evaluate(rows, executor=make_executor(self))
-        return mean[:, 0] if self._flat else mean
+    def _mean_expansion(self) -> KernelExpansion:
+        return self._state.mean

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
 from mercer._typing import FloatArray, RandomState
-from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted
+from mercer._validation import Integral, Interval, Real, StrOptions
 from mercer.basis import Basis
 from mercer.engine import ArrayTable, SomeRows, blas_threads, row_moments
 from mercer.estimators.committee_summary import Batch, CommitteeSummary
@@ -26,9 +26,7 @@ from mercer.estimators.shell import (
     all_or_nothing,
     encode_targets,
     make_executor,
-    predict_moments,
     read_data,
-    read_rows,
     rows_with_a_say,
 )
 from mercer.estimators.sparse_objective import SparseObjective
@@ -94,7 +92,7 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, BaseEstimator):
     basis_ : array (rank_, d)
         Basis points as fitted; points that have met others are left out.
     noise_ : float
-        λ as fitted.
+        λ as fitted; add it to the variance of the function for that of an observation.
     objective_value_ : float
         Log marginal likelihood (of FITC) or its lower bound.
     n_iter_ : int
@@ -178,17 +176,6 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, BaseEstimator):
             self._fit(_with_a_say(data, float(self.noise)), self._choose_frame(data, _DTYPE))
             self._flat = data.flat
         return self
-
-    def predict(
-        self, X: Any, return_std: bool = False, return_cov: bool = False
-    ) -> FloatArray | tuple[FloatArray, FloatArray]:
-        """Predict the mean, and on request the standard deviation (n,) or the covariance (n, n) of the function.
-
-        They are those of the function without noise; add ``noise_`` to the variance for that of an observation.
-        """
-        check_is_fitted(self)
-        rows = read_rows(self, X, reset=False)
-        return predict_moments(self, rows, return_std=return_std, return_cov=return_cov)
 
     @property
     def _frame(self) -> Frame:

@@ -26,7 +26,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from mercer._typing import FloatArray, RandomState
-from mercer._validation import Interval, Real, check_is_fitted
+from mercer._validation import Interval, Real
 from mercer.engine import (
     ArrayRows,
     Rows,
@@ -42,15 +42,13 @@ from mercer.estimators.regression import KernelRegressor
 from mercer.estimators.shell import (
     Data,
     all_or_nothing,
-    check_one_spread,
     encode_targets,
     make_executor,
     read_data,
-    read_rows,
     rows_with_a_say,
 )
 from mercer.exceptions import NegativeVarianceWarning
-from mercer.expansion import KernelExpansion
+from mercer.model import KernelExpansion
 
 __all__ = ["ReducedRankRegressor"]
 
@@ -65,7 +63,9 @@ class ReducedRankRegressor(KernelRegressor, OnBasis, BaseEstimator):
     :math:`\sum_i\alpha_i k(x, x_i)` with the kernel itself (Williams and Seeger). At the basis points this equals
     ``NystromRegressor``; elsewhere it is usually worse, and slower: it is here to be compared.
 
-    Time n·m² to fit, n kernel values per prediction; the training rows are kept.
+    Time n·m² to fit, n kernel values per prediction; the training rows are kept. Away from the basis points the
+    approximation may give a negative variance: the standard deviation is then NaN, with a ``NegativeVarianceWarning``,
+    and the covariance is given as it is.
 
     Parameters
     ----------
@@ -163,23 +163,6 @@ class ReducedRankRegressor(KernelRegressor, OnBasis, BaseEstimator):
             self._solve(data, self._choose_frame(data, np.dtype(np.float64)))
             self._flat = data.flat
         return self
-
-    def predict(
-        self, X: Any, return_std: bool = False, return_cov: bool = False
-    ) -> FloatArray | tuple[FloatArray, FloatArray]:
-        """Predict the mean, and on request the standard deviation (n,) or the covariance (n, n) of the function.
-
-        Away from the basis points the approximation may give a negative variance: the standard deviation is then NaN,
-        with a ``NegativeVarianceWarning``, and the covariance is given as it is.
-        """
-        check_is_fitted(self)
-        check_one_spread(return_std, return_cov)
-        rows, threads = read_rows(self, X, reset=False), make_executor(self)
-        mean = self.expansion_.evaluate(rows, executor=threads)
-        mean = np.asarray(mean[:, 0] if self._flat else mean)
-        if return_cov:
-            return mean, self._covariance(rows)
-        return (mean, self._standard_deviations(rows)) if return_std else mean
 
     @property
     def _frame(self) -> Frame:

@@ -1,14 +1,17 @@
-"""What all regressors share: outputs that may be one column, and scikit-learn's tags."""
+"""What all regressors share: outputs that may be one column, predictions with error bars, scikit-learn's tags."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from sklearn.base import RegressorMixin
 
 from mercer._typing import FloatArray
 from mercer._validation import check_is_fitted
-from mercer.estimators.shell import Data
+from mercer.engine import Rows
+from mercer.estimators.shell import Data, check_one_spread, make_executor, read_rows
+from mercer.model import KernelExpansion, Regression
 
 __all__ = ["KernelRegressor"]
 
@@ -19,18 +22,52 @@ class KernelRegressor(RegressorMixin):
     _flat: bool
 
     @property
+    def outputs_(self) -> Regression:
+        """What the columns of the expansion mean."""
+        check_is_fitted(self)
+        return Regression(self._flat)
+
+    @property
     def coefficients_(self) -> FloatArray:
         """Weights of the expansion's points, shape (m,) or (m, p)."""
-        check_is_fitted(self)
-        coefficients: FloatArray = self.expansion_.coefficients
-        return coefficients[:, 0] if self._flat else coefficients
+        return self.outputs_.predict(self._mean_expansion().coefficients)
 
     @property
     def intercept_(self) -> Any:
         """The constant b, a number or an array (p,)."""
-        check_is_fitted(self)
-        intercept: FloatArray = self.expansion_.intercept
-        return float(intercept[0]) if self._flat else intercept
+        flat, intercept = self.outputs_.flat, self._mean_expansion().intercept
+        return float(intercept[0]) if flat else intercept
+
+    def predict(
+        self, X: Any, return_std: bool = False, return_cov: bool = False
+    ) -> FloatArray | tuple[FloatArray, FloatArray]:
+        """Predict the mean, and on request the standard deviation (n,) or the covariance (n, n) of the function.
+
+        They are those of the function without noise, in units in which λ is the noise variance and the kernel's
+        amplitude the prior variance. All outputs share them.
+        """
+        outputs, rows = self.outputs_, read_rows(self, X, reset=False)
+        check_one_spread(return_std, return_cov)
+        mean = outputs.predict(self._evaluate_rows(rows))
+        if return_cov:
+            return mean, self._covariance(rows)
+        return (mean, self._standard_deviations(rows)) if return_std else mean
+
+    def _mean_expansion(self) -> KernelExpansion:
+        """The model; without its variance, where that is made only when it is asked for."""
+        expansion: KernelExpansion = self.expansion_
+        return expansion
+
+    def _evaluate_rows(self, rows: Rows) -> FloatArray:
+        return self._mean_expansion().evaluate(rows, executor=make_executor(self))
+
+    def _standard_deviations(self, rows: Rows) -> FloatArray:
+        expansion: KernelExpansion = self.expansion_
+        return np.sqrt(expansion.variances(rows, executor=make_executor(self)))
+
+    def _covariance(self, rows: Rows) -> FloatArray:
+        expansion: KernelExpansion = self.expansion_
+        return expansion.covariance(rows, executor=make_executor(self))
 
     def _check_outputs(self, data: Data, n_outputs: int) -> None:
         """Refuse later targets that do not look like the first."""

@@ -21,7 +21,6 @@ __all__ = [
     "check_one_spread",
     "encode_targets",
     "make_executor",
-    "predict_moments",
     "read_data",
     "read_rows",
     "resolve_kernel",
@@ -90,21 +89,6 @@ def check_one_spread(return_std: bool, return_cov: bool) -> None:
     if return_std and return_cov:
         msg = "return_std and return_cov exclude each other: the standard deviation is on the covariance's diagonal."
         raise ValueError(msg)
-
-
-def predict_moments(
-    estimator: Any, rows: Rows, *, return_std: bool, return_cov: bool
-) -> FloatArray | tuple[FloatArray, FloatArray]:
-    """Mean of a regressor's expansion, and the standard deviation or the covariance that was asked for."""
-    check_one_spread(return_std, return_cov)
-    expansion, threads = estimator.expansion_, make_executor(estimator)
-    mean = expansion.evaluate(rows, executor=threads)
-    mean = np.asarray(mean[:, 0] if estimator._flat else mean)
-    if return_cov:
-        return mean, expansion.covariance(rows, executor=threads)
-    if return_std:
-        return mean, np.sqrt(expansion.variances(rows, executor=threads))
-    return mean
 
 
 def rows_with_a_say(data: Data, noise: float) -> IntArray:

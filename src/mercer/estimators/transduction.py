@@ -16,7 +16,7 @@ from mercer.basis import Basis
 from mercer.engine import ArrayRows, ConditionalStatistics, Executor, Rows
 from mercer.estimators.committee_summary import Batch, CommitteeSummary
 from mercer.estimators.frame import Frame
-from mercer.expansion import as_dtype
+from mercer.model import as_dtype
 
 __all__ = ["transduce"]
 

@@ -13,8 +13,8 @@ from mercer.compression.reduced_set import reduce_expansion
 from mercer.datasets import load_abalone, load_boston
 from mercer.estimators.exact_regressor import ExactRegressor
 from mercer.estimators.nystrom_regressor import NystromRegressor
-from mercer.expansion import KernelExpansion
 from mercer.kernels import Gaussian
+from mercer.model import KernelExpansion
 from mercer.papers.kept import Kept
 
 __all__ = [

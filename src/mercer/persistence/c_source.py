@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from mercer._typing import AnyArray, FloatArray
+from mercer.model import OneVsOne, OneVsRest
 from mercer.persistence.c_kernels import BLOCK, Dialect, KernelWriter
 from mercer.persistence.c_words import c_labels, check_name
 from mercer.persistence.exported import Exported, read_model
@@ -105,14 +106,15 @@ class _Header:
     def source(self) -> str:
         guard = f"MERCER_{self._name}_H"
         sizes = {"n_features": self._n_features, "n_outputs": self._n_outputs}
-        if self._model.classes is not None:
-            sizes["n_classes"] = len(self._model.classes)
+        decision = self._model.decision
+        if decision is not None:
+            sizes["n_classes"] = len(decision.classes)
         constants = ", ".join(f"{self._name}_{key} = {value}" for key, value in sizes.items())
         parts = [
             self._comment(),
             f"#ifndef {guard}\n#define {guard}\n\n#include <math.h>\n#include <stddef.h>\n\nenum {{ {constants} }};",
             self._values(),
-            *([] if self._model.classes is None else [self._predict(), self._label(self._model.classes)]),
+            *([] if decision is None else [self._predict(decision), self._label(decision.classes)]),
             f"#endif /* {guard} */\n",
         ]
         return "\n\n".join(parts)
@@ -121,7 +123,7 @@ class _Header:
 
     def _values(self) -> str:
         kind, p, d = self._dialect.type_name, self._n_outputs, self._n_features
-        last = "predict" if self._model.classes is None else "decision"
+        last = "predict" if self._model.decision is None else "decision"
         return "\n".join(
             [
                 f"static inline void {self._name}_{last}(const {kind} *x, {kind} *out) {{",
@@ -156,18 +158,17 @@ class _Header:
         body = ",\n        ".join(rows)
         return f"    static const {self._dialect.type_name} {name}[{len(numbers)}] = {{\n        {body}\n    }};"
 
-    def _predict(self) -> str:
+    def _predict(self, decision: OneVsRest | OneVsOne) -> str:
         kind, zero = self._dialect.type_name, self._dialect.number(0.0)
         head = [
             f"static inline int {self._name}_predict(const {kind} *x) {{",
             f"    {kind} values[{self._n_outputs}];",
             f"    {self._name}_decision(x, values);",
         ]
-        if self._model.rule == "threshold":
+        if decision.rule == "threshold":
             return "\n".join([*head, f"    return values[0] > {zero} ? 1 : 0;", "}"])
-        n_classes = 0 if self._model.classes is None else len(self._model.classes)
-        counted, votes = "values", []
-        if self._model.rule == "pairs":
+        n_classes, counted, votes = len(decision.classes), "values", []
+        if decision.rule == "pairs":
             counted = "votes"
             votes = [
                 f"    int votes[{n_classes}] = {{0}};",
@@ -211,18 +212,19 @@ class _Header:
         paragraphs = [
             f"{self._name}: a {model.kind} as C99 source, written by mercer {version('mercer')}.",
             f"{len(model.points)} vectors, {self._n_features} features, {outputs}; {size} bytes of constants.",
-            f"{needs} Allocates nothing. Inputs are not checked; NaN comes out as NaN.",
+            f"{needs} Allocates nothing. Inputs are not checked. NaN comes out as NaN, unless the compiler is told "
+            "that there is none: -ffast-math or -ffinite-math-only.",
             f"Kernel: {kernel}",
-            *([] if model.rule is None else [f"Decision values: {_DECISIONS[model.rule]}."]),
+            *([] if model.decision is None else [f"Decision values: {_DECISIONS[model.decision.rule]}."]),
         ]
         lines = [line for paragraph in paragraphs for line in textwrap.wrap(paragraph, 100)]
         return "/*\n" + "\n".join(f" * {line}".rstrip() for line in [*lines, "", *self._example()]) + "\n */"
 
     def _example(self) -> list[str]:
         name, kind = self._name, self._dialect.type_name
-        if self._model.classes is None:
+        if self._model.decision is None:
             return [f"    {kind} x[{name}_n_features], y[{name}_n_outputs];", f"    {name}_predict(x, y);"]
-        kind_of_label, _ = c_labels(self._model.classes)
+        kind_of_label, _ = c_labels(self._model.decision.classes)
         return [
             f"    {kind} x[{name}_n_features], values[{name}_n_outputs];",
             f"    {kind_of_label}label = {name}_label({name}_predict(x));",

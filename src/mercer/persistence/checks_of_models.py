@@ -10,6 +10,7 @@ import numpy as np
 
 from mercer.exceptions import ArchiveError
 from mercer.kernels import Precomputed
+from mercer.model import OneVsOne, OneVsRest
 from mercer.persistence.checks import PARTS, check_columns, check_index, check_kernel, check_shape, check_square, need
 from mercer.persistence.registry import name_of
 
@@ -132,11 +133,12 @@ def _estimator(model: Any) -> None:
         check_shape(names, (n_features,), "names of features")
         need(all(isinstance(each, str) for each in names.tolist()), "names of features are no text.")
     if "classes_" in given:
-        n_classes = len(given["classes_"])
-        check_shape(given["classes_"], (n_classes,), "classes")
-        numbers = {"threshold": 1, "largest": n_classes, "pairs": n_classes * (n_classes - 1) // 2}
-        rule = given.get("decision_rule_", "threshold" if n_classes <= 2 else "largest")
-        need(n_outputs == numbers.get(rule), f"a model of {n_classes} classes has {n_outputs} outputs.")
+        classes = given["classes_"]
+        check_shape(classes, (len(classes),), "classes")
+        rule = given.get("decision_rule_")
+        outputs = OneVsOne(classes) if rule == "pairs" else OneVsRest(classes)
+        fits = n_outputs == outputs.n_columns and rule in (None, outputs.rule)
+        need(fits, f"a model of {len(classes)} classes has {n_outputs} outputs.")
     if given.get("_flat"):
         need(n_outputs == 1, "a model of one-dimensional targets has several outputs.")
 

@@ -1,22 +1,20 @@
-"""What is exported of a model: an expansion, and for a classifier its classes and how it decides."""
+"""What is exported of a model: an expansion as a formula, and what its columns mean."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, cast
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from mercer._typing import AnyArray, FloatArray
 from mercer._validation import check_is_fitted
-from mercer.expansion import KernelExpansion
+from mercer.model import KernelExpansion, OneVsOne, OneVsRest, Outputs, Regression, read_outputs
 from mercer.persistence.closed_form import Form, closed_form
 
-__all__ = ["Exported", "Rule", "read_model"]
+__all__ = ["Exported", "read_model"]
 
 _LARGEST_LABEL = 2**63 - 1
-
-Rule: TypeAlias = Literal["threshold", "largest", "pairs"]
 
 
 @dataclass(frozen=True)
@@ -33,10 +31,8 @@ class Exported:
     points : array (m, d), float64
     coefficients : array (m, p), float64
     intercept : array (p,), float64
-    classes : array or None
-        int64, float64 or str; None for a model that does not classify.
-    rule : {"threshold", "largest", "pairs"} or None
-        How outputs decide: by the sign of one; by the greatest, one per class; by votes, one per pair of classes.
+    outputs : Outputs
+        Classes are int64, float64 or str.
     """
 
     kind: str
@@ -45,13 +41,17 @@ class Exported:
     points: FloatArray
     coefficients: FloatArray
     intercept: FloatArray
-    classes: AnyArray | None
-    rule: Rule | None
+    outputs: Outputs
 
     @property
     def n_outputs(self) -> int:
         """Number of outputs, p."""
         return int(self.coefficients.shape[1])
+
+    @property
+    def decision(self) -> OneVsRest | OneVsOne | None:
+        """The outputs of a classifier; None for a model whose values are the result."""
+        return self.outputs if isinstance(self.outputs, (OneVsRest, OneVsOne)) else None
 
 
 def read_model(model: Any) -> Exported:
@@ -66,11 +66,10 @@ def read_model(model: Any) -> Exported:
     if not all(np.all(np.isfinite(array)) for array in (points, coefficients, intercept)):
         msg = "model must consist of finite numbers to be exported; it has NaN or infinity among them."
         raise ValueError(msg)
-    classes = None if isinstance(model, KernelExpansion) else _classes_of(model)
-    rule = None if classes is None else _rule_of(model, len(classes), coefficients.shape[1])
+    outputs = _outputs_of(model, coefficients.shape[1])
     form = closed_form(expansion.kernel, points.shape[1])
     kernel = " ".join(repr(expansion.kernel).split())
-    return Exported(type(model).__name__, kernel, form, points, coefficients, intercept, classes, rule)
+    return Exported(type(model).__name__, kernel, form, points, coefficients, intercept, outputs)
 
 
 def _expansion_of(model: Any) -> KernelExpansion:
@@ -93,10 +92,17 @@ def _expansion_of(model: Any) -> KernelExpansion:
     return expansion
 
 
-def _classes_of(model: Any) -> AnyArray | None:
-    classes = getattr(model, "classes_", None)
-    if classes is None:
-        return None
+def _outputs_of(model: Any, n_outputs: int) -> Outputs:
+    if isinstance(model, KernelExpansion):
+        return Regression(flat=False)
+    outputs = read_outputs(model, n_outputs)
+    if isinstance(outputs, (OneVsRest, OneVsOne)):
+        return replace(outputs, classes=_plain_labels(outputs.classes))
+    return outputs
+
+
+def _plain_labels(classes: AnyArray) -> AnyArray:
+    """Classes as types that ONNX and C know: int64, float64 or str."""
     values = np.asarray(classes).tolist()
     if all(isinstance(value, str) for value in values):
         return np.array(values, dtype=np.str_)
@@ -106,15 +112,3 @@ def _classes_of(model: Any) -> AnyArray | None:
         return np.array(values, dtype=np.float64)
     msg = f"classes of a model to be exported must all be integers, all floats, or all strings; got {values}."
     raise TypeError(msg)
-
-
-def _rule_of(model: Any, n_classes: int, n_outputs: int) -> Rule:
-    rule = getattr(model, "decision_rule_", "threshold" if n_outputs == 1 else "largest")
-    expected = {"threshold": 1, "largest": n_classes, "pairs": n_classes * (n_classes - 1) // 2}
-    if expected.get(rule) != n_outputs or (rule == "threshold" and n_classes != 2):
-        msg = (
-            f"decision_rule_ of the model must be 'threshold' (two classes, one output), 'largest' (one output per "
-            f"class) or 'pairs' (one per pair of classes); got {rule!r}, {n_classes} classes and {n_outputs} output(s)."
-        )
-        raise ValueError(msg)
-    return cast("Rule", rule)

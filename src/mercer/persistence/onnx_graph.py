@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mercer._typing import AnyArray, FloatArray
+from mercer._typing import FloatArray
+from mercer.model import OneVsOne, OneVsRest
 from mercer.persistence.closed_form import Form, OfDistance, OfInnerProduct
 from mercer.persistence.exported import Exported, read_model
 from mercer.persistence.onnx_nodes import Nodes, type_code
@@ -126,11 +127,11 @@ class _Graph:
 
         model = self._model
         kernel, factor = self._kernel(model.form)
-        name_of_values = "prediction" if model.classes is None else "decision"
+        name_of_values = "prediction" if model.decision is None else "decision"
         values = self._sum_up(kernel, factor, name_of_values)
         outputs = [helper.make_tensor_value_info(name_of_values, type_code(self._outside), ["n", model.n_outputs])]
-        if model.classes is not None:
-            outputs.insert(0, self._label(values, model.classes))
+        if model.decision is not None:
+            outputs.insert(0, self._label(values, model.decision))
         inputs = [helper.make_tensor_value_info("X", type_code(self._outside), ["n", model.points.shape[1]])]
         graph = helper.make_graph(self._nodes.nodes, name, inputs, outputs, self._nodes.tensors)
         proto = helper.make_model(
@@ -208,26 +209,27 @@ class _Graph:
         self._nodes.add("Cast", values, output=output, to=type_code(self._outside))
         return values
 
-    def _label(self, values: str, classes: AnyArray) -> Any:
+    def _label(self, values: str, decision: OneVsRest | OneVsOne) -> Any:
         from onnx import helper
 
+        classes = decision.classes
         table = helper.make_tensor(
             "classes", type_code(classes.dtype), classes.shape,
             [label.encode() for label in classes.tolist()] if classes.dtype.kind == "U" else classes,
         )  # fmt: skip
         self._nodes.tensors.append(table)
-        self._nodes.add("Gather", "classes", self._class_index(values, len(classes)), output="label")
+        self._nodes.add("Gather", "classes", self._class_index(values, decision), output="label")
         return helper.make_tensor_value_info("label", type_code(classes.dtype), ["n"])
 
-    def _class_index(self, values: str, n_classes: int) -> str:
-        if self._model.rule == "largest":
+    def _class_index(self, values: str, decision: OneVsRest | OneVsOne) -> str:
+        if decision.rule == "largest":
             return self._nodes.add("ArgMax", values, axis=1, keepdims=0)  # the first of equal ones
         positive = self._nodes.add("Greater", values, self._nodes.numbers(0.0))
-        if self._model.rule == "threshold":
+        if decision.rule == "threshold":
             return self._nodes.add("Squeeze", self._nodes.cast(positive, np.int64), self._nodes.index(1))
-        first, second = np.triu_indices(n_classes, 1)
+        first, second = np.triu_indices(len(decision.classes), 1)
         # Each pair votes for its first class where it is positive, else for its second.
-        unit = np.eye(n_classes)
+        unit = np.eye(len(decision.classes))
         votes = self._nodes.constant((unit[first] - unit[second]).astype(np.float32))
         without = self._nodes.constant(np.sum(unit[second], axis=0).astype(np.float32))
         total = self._nodes.add("Gemm", self._nodes.cast(positive, np.float32), votes, without)
@@ -236,8 +238,8 @@ class _Graph:
 
 def _properties(model: Exported) -> dict[str, str]:
     properties = {"model": model.kind, "kernel": model.kernel, "n_vectors": str(len(model.points))}
-    if model.classes is not None and model.rule is not None:
-        properties |= {"classes": json.dumps(model.classes.tolist()), "decision_rule": model.rule}
+    if model.decision is not None:
+        properties |= {"classes": json.dumps(model.decision.classes.tolist()), "decision_rule": model.decision.rule}
     return properties
 
 

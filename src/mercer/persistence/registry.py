@@ -61,7 +61,7 @@ _MODELS = {
     "ForwardSelection": "basis.forward_selection:ForwardSelection",
     "Gaussian": "kernels.stationary:Gaussian",
     "KMeans": "basis.kmeans:KMeans",
-    "KernelExpansion": "expansion:KernelExpansion",
+    "KernelExpansion": "model.expansion:KernelExpansion",
     "Leverage": "basis.leverage:Leverage",
     "Linear": "kernels.dot_product:Linear",
     "Matern": "kernels.stationary:Matern",
@@ -104,7 +104,7 @@ _PARTS = {
     "SparseGram": "engine.sparse_kernel:SparseGram",
     "SparseKernel": "engine.sparse_kernel:SparseKernel",
     "Summary": "estimators.nystrom_summary:Summary",
-    "Variance": "expansion:Variance",
+    "Variance": "model.expansion:Variance",
 }
 
 _HOMES = _MODELS | _PARTS

@@ -22,8 +22,8 @@ from sklearn.base import BaseEstimator
 
 from mercer._typing import AnyArray, FloatArray, IntArray
 from mercer.exceptions import ArchiveError
-from mercer.expansion import KernelExpansion
 from mercer.kernels import Compact, Kernel
+from mercer.model import KernelExpansion
 from mercer.persistence import registry
 
 __all__ = ["build", "check_attributes", "state_of"]

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, OutlierMixin, TransformerMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
@@ -24,7 +24,6 @@ from mercer import (
     CompactRegressor,
     ExactClassifier,
     ExactRegressor,
-    KernelExpansion,
     NystromClassifier,
     NystromRegressor,
     OnlineClassifier,
@@ -41,6 +40,8 @@ from mercer.compression import (
     compress,
 )
 from mercer.kernels import Gaussian, Wendland
+from mercer.model import Components, KernelExpansion, Novelty
+from mercer.persistence import to_c
 
 
 def make_rows(n_rows, seed):
@@ -425,3 +426,46 @@ def test_models_that_are_not_fitted_are_refused(model):
 def test_other_models_are_refused(rows):
     with pytest.raises(TypeError, match="a LinearRegression is not a kernel expansion that is known here"):
         compress(LinearRegression().fit(rows, rows[:, 0]), 5)
+
+
+# ----------------------------------------------------------------------------------- transformers and detectors of ours
+
+
+class _Fitted(BaseEstimator):
+    """What an estimator of mercer's has after a fit: an expansion, and what its columns mean."""
+
+    def fit(self, X, y=None):
+        columns = 1 if isinstance(self.outputs_, Novelty) else 2
+        coefficients = np.random.default_rng(0).normal(size=(len(X), columns))
+        self.expansion_ = KernelExpansion(Gaussian(), np.asarray(X), coefficients, np.zeros(columns))
+        return self
+
+
+class ToyTransformer(TransformerMixin, _Fitted):
+    outputs_ = Components()
+
+    def transform(self, X):
+        return self.outputs_.predict(self.expansion_.evaluate(X))
+
+
+class ToyDetector(OutlierMixin, _Fitted):
+    outputs_, offset_ = Novelty(0.5), 0.5
+
+    def predict(self, X):
+        return self.outputs_.predict(self.expansion_.evaluate(X))
+
+
+def test_a_transformer_is_an_expansion_that_is_exported_as_values(rows):
+    model = ToyTransformer().fit(rows[:30])
+    np.testing.assert_array_equal(as_expansion(model).evaluate(rows), model.transform(rows))
+    assert "_predict(const double *x, double *out)" in to_c(model, dtype="double")
+    with pytest.raises(TypeError, match="a ToyTransformer is a transformer: only regressor, classifier, outlier_det"):
+        compress(model, 5)
+
+
+def test_a_detector_stays_one(rows):
+    model = ToyDetector().fit(rows[:30])
+    small = compress(model, 30)
+    assert isinstance(small, CompressedOutlierDetector)
+    np.testing.assert_array_equal(small.predict(rows), model.predict(rows))
+    np.testing.assert_allclose(small.score_samples(rows), small.decision_function(rows) + 0.5)

@@ -8,8 +8,8 @@ from mercer.compression.construct import _Builder, construct, universal_sampling
 from mercer.compression.distance import FeatureDistance
 from mercer.compression.factor import GrowingFactor
 from mercer.engine import Threads
-from mercer.expansion import KernelExpansion
 from mercer.kernels import Gaussian, Linear, Matern, Polynomial
+from mercer.model import KernelExpansion
 
 OPTIONS = {"unit": np.ones(3), "n_starts": 3, "max_iter": 60}
 

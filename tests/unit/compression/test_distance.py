@@ -9,8 +9,8 @@ from mercer.compression.distance import FeatureDistance
 from mercer.compression.inner_products import InnerProducts
 from mercer.engine import Threads
 from mercer.exceptions import NotPositiveDefiniteError
-from mercer.expansion import KernelExpansion
 from mercer.kernels import Function, Gaussian, Linear, Matern, Polynomial
+from mercer.model import KernelExpansion
 from tests.kernel_cases import every_differentiable_kernel
 
 EXECUTOR = Threads(2)

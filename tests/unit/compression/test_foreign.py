@@ -89,8 +89,8 @@ def test_one_class_machine(options, rows, queries):
     model = OneClassSVM(**options, nu=0.3).fit(rows)
     reading = read_model(model)
     assert_same(reading.expansion.evaluate(queries)[:, 0], model.decision_function(queries))
-    assert_same(reading.expansion.evaluate(queries)[:, 0] + reading.offset, model.score_samples(queries))
-    assert reading.kind == "outlier_detector"
+    assert_same(reading.expansion.evaluate(queries)[:, 0] + reading.outputs.offset, model.score_samples(queries))
+    assert reading.outputs.kind == "outlier_detector"
 
 
 @with_machine_kernels
@@ -99,7 +99,7 @@ def test_one_class_machine(options, rows, queries):
 def test_machines_for_two_classes_are_positive_for_the_second(machine, shape, options, rows, queries):
     model = machine(**options, decision_function_shape=shape).fit(rows, labels_of(rows, 2))
     reading = read_model(model)
-    assert reading.decision_rule == "threshold"
+    assert reading.outputs.rule == "threshold"
     values = reading.expansion.evaluate(queries)[:, 0]
     assert_same(values, model.decision_function(queries))
     np.testing.assert_array_equal(np.where(values > 0, "bee", "ant"), model.predict(queries))
@@ -112,7 +112,7 @@ def test_machines_for_more_classes_have_one_output_per_pair(machine, n_classes, 
     more = {"nu": 0.2} if machine is NuSVC else {}
     model = machine(**options, **more, decision_function_shape="ovo").fit(rows, labels_of(rows, n_classes))
     reading = read_model(model)
-    assert reading.decision_rule == "pairs"
+    assert reading.outputs.rule == "pairs"
     assert_same(reading.expansion.evaluate(queries), model.decision_function(queries))
 
 
@@ -160,9 +160,9 @@ def test_kernel_ridge(options, n_outputs, rows, queries):
     y = values_of(rows) if n_outputs is None else np.stack([values_of(rows) ** k for k in range(n_outputs)], axis=1)
     model = KernelRidge(**options).fit(rows, y)
     reading = read_model(model)
-    assert reading.flat == (n_outputs is None)
+    assert reading.outputs.flat == (n_outputs is None)
     values = reading.expansion.evaluate(queries)
-    assert_same(values[:, 0] if reading.flat else values, model.predict(queries))
+    assert_same(values[:, 0] if reading.outputs.flat else values, model.predict(queries))
 
 
 def test_kernel_ridge_on_sparse_rows(rows, queries):
@@ -239,7 +239,7 @@ def test_gaussian_process_regressor_of_several_outputs(n_outputs, normalize_y, r
     model = GaussianProcessRegressor(gp.RBF() + 1.0, alpha=0.1, normalize_y=normalize_y, optimizer=None).fit(rows, y)
     reading = read_model(model)
     values = reading.expansion.evaluate(queries)
-    assert_same(values[:, 0] if reading.flat else values, model.predict(queries))
+    assert_same(values[:, 0] if reading.outputs.flat else values, model.predict(queries))
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -260,7 +260,7 @@ def test_gaussian_process_classifier_gives_the_latent_mean(kernel, rows, queries
     values = reading.expansion.evaluate(queries)[:, 0]
     base = model.base_estimator_
     assert_same(values, base.kernel_(queries, base.X_train_) @ (base.y_train_ - base.pi_))
-    assert reading.decision_rule == "threshold"
+    assert reading.outputs.rule == "threshold"
     np.testing.assert_array_equal(np.where(values > 0, "bee", "ant"), model.predict(queries))
 
 
@@ -295,7 +295,7 @@ def test_kernels_are_as_simple_as_can_be(rows):
 def test_our_own_regressors(model, flat, rows, queries):
     model.fit(rows, values_of(rows) if flat else values_of(rows)[:, np.newaxis])
     reading = read_model(model)
-    assert reading.flat == flat
+    assert reading.outputs.flat == flat
     assert_same(reading.expansion.evaluate(queries)[:, 0], np.ravel(model.predict(queries)))
 
 
@@ -304,7 +304,7 @@ def test_our_own_regressors(model, flat, rows, queries):
 def test_our_own_classifiers(kind, n_classes, rows, queries):
     model = kind().fit(rows, labels_of(rows, n_classes))
     reading = read_model(model)
-    assert reading.decision_rule == ("threshold" if n_classes == 2 else "largest")
+    assert reading.outputs.rule == ("threshold" if n_classes == 2 else "largest")
     assert_same(reading.expansion.evaluate(queries), model.decision_function(queries).reshape(len(queries), -1))
 
 

@@ -111,7 +111,7 @@ def test_scalers_are_folded_into_classifiers(scaler, n_classes, rows, queries):
     pipeline = make_pipeline(scaler, model).fit(rows, labels_of(rows, n_classes))
     reading = read_model(pipeline)
     assert_same(reading.expansion.evaluate(queries), pipeline.decision_function(queries))
-    np.testing.assert_array_equal(reading.classes, np.arange(n_classes))
+    np.testing.assert_array_equal(reading.outputs.classes, np.arange(n_classes))
 
 
 @each_scaler
@@ -226,7 +226,7 @@ def test_linear_classifiers_on_nystroem(model, n_classes, options, rows, queries
     rows, queries = (StandardScaler().fit(rows).transform(table) for table in (rows, queries))
     pipeline = fitted(make_pipeline(features(**options), model), rows, labels_of(rows, n_classes))
     reading = read_model(pipeline)
-    assert reading.decision_rule == ("threshold" if n_classes == 2 else "largest")
+    assert reading.outputs.rule == ("threshold" if n_classes == 2 else "largest")
     assert_same(reading.expansion.evaluate(queries), pipeline.decision_function(queries))
 
 
@@ -234,7 +234,7 @@ def test_several_outputs_on_nystroem(rows, queries):
     y = np.stack([values_of(rows), rows[:, 0]], axis=1)
     pipeline = make_pipeline(StandardScaler(), features(), Ridge()).fit(rows, y)
     assert_same(as_expansion(pipeline).evaluate(queries), pipeline.predict(queries))
-    assert not read_model(pipeline).flat
+    assert not read_model(pipeline).outputs.flat
 
 
 @each_scaler
@@ -248,7 +248,7 @@ def test_outlier_detectors_on_nystroem(rows, queries):
     pipeline = make_pipeline(StandardScaler(), features(), SGDOneClassSVM(random_state=0)).fit(rows)
     reading = read_model(pipeline)
     assert_same(reading.expansion.evaluate(queries), pipeline.decision_function(queries))
-    assert_same(reading.expansion.evaluate(queries) + reading.offset, pipeline.score_samples(queries))
+    assert_same(reading.expansion.evaluate(queries) + reading.outputs.offset, pipeline.score_samples(queries))
 
 
 def test_coefficients_that_were_made_sparse(rows, queries):

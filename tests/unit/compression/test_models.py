@@ -23,7 +23,7 @@ from sklearn.utils.multiclass import _ovr_decision_function
 
 from mercer import ExactRegressor
 from mercer.compression import CompressedClassifier, CompressedOutlierDetector, CompressedRegressor, compress
-from mercer.compression.models import most_votes
+from mercer.model import OneVsOne
 
 OPTIONS = {"n_vectors": 6, "random_state": 0}
 MODELS = [
@@ -242,7 +242,8 @@ def test_votes_are_counted_as_libsvm_does(n_classes, data):
             winners.append(i if values[pair] > 0 else j)
             pair += 1
     counts = [winners.count(i) for i in range(n_classes)]
-    assert most_votes(values[np.newaxis], n_classes)[0] == counts.index(max(counts))
+    outputs = OneVsOne(np.arange(n_classes))
+    assert outputs.predict(values[np.newaxis])[0] == counts.index(max(counts))
     # scikit-learn's values per class have the same winner, up to ties
     scores = _ovr_decision_function((values < 0)[np.newaxis], -values[np.newaxis], n_classes)[0]
     assert counts[int(np.argmax(scores))] == max(counts)

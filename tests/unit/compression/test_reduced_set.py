@@ -11,8 +11,8 @@ from sklearn.metrics.pairwise import laplacian_kernel
 from mercer import ExactRegressor
 from mercer.compression.reduced_set import reduce_expansion
 from mercer.compression.size import relative_difference
-from mercer.expansion import KernelExpansion
 from mercer.kernels import CompactGaussian, Function, Gaussian, Linear, Matern, Polynomial, Precomputed
+from mercer.model import KernelExpansion
 
 X = np.random.default_rng(0).uniform(-2, 2, size=(150, 2))
 Y = np.column_stack([np.sin(2 * X[:, 0]) + X[:, 1], 100 * np.cos(X[:, 1]) * X[:, 0]])

@@ -7,8 +7,8 @@ from mercer.compression.data_distance import DataDistance
 from mercer.compression.distance import FeatureDistance
 from mercer.compression.refine import OPTIMISERS, refine
 from mercer.engine import Threads
-from mercer.expansion import KernelExpansion
 from mercer.kernels import Gaussian, Linear, Matern, Polynomial
+from mercer.model import KernelExpansion
 
 KERNELS = [Gaussian(1.5), Matern(nu=0.5), Matern(nu=2.5), Polynomial(3), Linear(), Gaussian() * Linear()]
 

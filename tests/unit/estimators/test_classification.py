@@ -1,54 +1,36 @@
-"""Labels to ±1 and back."""
+"""What all classifiers share: labels are checked, and encoded by the classes of the first call."""
 
 import numpy as np
 import pytest
 
-from mercer.estimators.classification import OneVsRest, decide, flat_decision
+from mercer.estimators.classification import Labels
+from mercer.model import OneVsRest
 
 
-def test_two_classes_have_one_column_positive_for_the_second():
-    encode = OneVsRest()
+def test_the_first_labels_tell_the_classes():
+    encode = Labels()
     targets, flat = encode(["b", "a", "b"], 3)
     assert flat
     np.testing.assert_array_equal(targets, [[1.0], [-1.0], [1.0]])
     assert encode.classes.tolist() == ["a", "b"]
-
-
-def test_three_classes_have_a_column_each():
-    encode = OneVsRest()
-    targets, _ = encode([7, 3, 5], 3)
-    assert encode.classes.tolist() == [3, 5, 7]
-    np.testing.assert_array_equal(targets, [[-1, -1, 1], [1, -1, -1], [-1, 1, -1]])
-
-
-def test_classes_given_are_sorted_and_need_not_all_occur():
-    encode = OneVsRest([2, 0, 1, 1])
-    targets, _ = encode([1, 1], 2)
-    assert encode.classes.tolist() == [0, 1, 2]
-    np.testing.assert_array_equal(targets, [[-1, 1, -1]] * 2)
-
-
-def test_labels_outside_the_classes_are_named():
-    with pytest.raises(ValueError, match=r"y contains labels that are not among the classes \[0, 1\]: \[2, 5\]"):
-        OneVsRest([0, 1])([0, 5, 2], 3)
-
-
-def test_labels_outside_the_classes_of_the_first_call_are_named():
-    encode = OneVsRest()
-    encode(["a", "b"], 2)
     with pytest.raises(ValueError, match=r"not among the classes.*'c'"):
         encode(["a", "c"], 2)
 
 
-@pytest.mark.parametrize("build", [lambda: OneVsRest([1]), lambda: OneVsRest()([1, 1], 2)])
-def test_one_class_is_refused(build):
+def test_classes_may_be_given():
+    encode = Labels(OneVsRest(np.array([0, 1, 2])))
+    assert encode.codes([1, 1], 2).tolist() == [1, 1]
+    assert encode.classes.tolist() == [0, 1, 2]
+
+
+def test_one_class_is_refused():
     with pytest.raises(ValueError, match=r"only one class is present: found \[1\]"):
-        build()
+        Labels()([1, 1], 2)
 
 
 def test_classes_are_unknown_before_the_first_labels():
     with pytest.raises(ValueError, match="no labels were encoded yet"):
-        _ = OneVsRest().classes
+        _ = Labels().classes
 
 
 @pytest.mark.parametrize(
@@ -65,16 +47,4 @@ def test_classes_are_unknown_before_the_first_labels():
 )
 def test_what_is_no_label_is_refused(labels, message):
     with pytest.raises(ValueError, match=message):
-        OneVsRest()(labels, 2)
-
-
-def test_decisions_of_two_classes_go_by_sign():
-    values = np.array([[-1.0], [0.0], [0.1]])
-    assert decide(values, np.array(["a", "b"])).tolist() == ["a", "a", "b"]
-    np.testing.assert_array_equal(flat_decision(values), [-1.0, 0.0, 0.1])
-
-
-def test_decisions_of_three_classes_go_by_the_greatest():
-    values = np.array([[-1.0, -0.5, -2.0], [3.0, 1.0, 2.0]])
-    assert decide(values, np.array([10, 20, 30])).tolist() == [20, 10]
-    assert flat_decision(values) is values
+        Labels()(labels, 2)

@@ -9,8 +9,8 @@ from sklearn.svm import SVC
 
 import mercer
 from mercer import ExactRegressor
-from mercer.expansion import KernelExpansion
 from mercer.kernels import CompactGaussian, Function, Gaussian, Linear, Matern, Polynomial, Precomputed
+from mercer.model import KernelExpansion
 from mercer.persistence import to_onnx
 from tests.export_cases import (
     KINK_TOLERANCE,

@@ -3,8 +3,8 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 
-from mercer.expansion import KernelExpansion
 from mercer.kernels import CompactGaussian, Gaussian, Linear, Matern, Polynomial
+from mercer.model import KernelExpansion
 from mercer.persistence.closed_form import closed_form, is_product
 from mercer.persistence.exported import read_model
 from mercer.persistence.rounding import evaluate, float32_error, in_dtype

@@ -45,7 +45,7 @@ def blas_threads(number: int) -> Iterator[None]:
 def free_threads() -> int:
     """Threads that BLAS may use when nobody holds it."""
     numbers = _free if len(_holds) else [library.get_num_threads() for library in _libraries()]
-    return max(numbers, default=joblib.cpu_count())
+    return max(numbers) if numbers else int(joblib.cpu_count())  # which reads files
 
 
 def _take(hold: _Hold, number: int) -> None:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from mercer._typing import AnyArray, FloatArray
 from mercer.engine import (
+    ArrayTable,
+    Evaluation,
     Executor,
     Features,
     RowPass,
@@ -35,6 +37,11 @@ _FLOAT32_ERROR = 1e-3
 # The largest error of float32 evaluation in units of eps·|w|₂·max k: 1 to 3 were seen on data with 54 features.
 _FLOAT32_FACTOR = 4.0
 _FLOAT32_LARGEST = 1e30  # coefficients beyond it would overflow
+# Points of so many numbers stay bound to the kernel between calls, which takes some 24 MB; with more of them, what one
+# row costs is not the binding.
+_LARGEST_KEPT = 1 << 20
+
+Work = TypeVar("Work")
 
 
 @dataclass(frozen=True)
@@ -90,7 +97,7 @@ class KernelExpansion:
     Examples
     --------
     >>> import numpy as np
-    >>> from mercer.expansion import KernelExpansion
+    >>> from mercer.model import KernelExpansion
     >>> from mercer.kernels import Gaussian
     >>> bump = KernelExpansion(Gaussian(), np.zeros((1, 2)), np.ones((1, 1)), np.zeros(1))
     >>> bump.evaluate(np.array([[0.0, 0.0], [1.0, 0.0]])).round(4)
@@ -112,8 +119,7 @@ class KernelExpansion:
         """
         rows, executor = as_rows(X), executor or Threads()
         single = rows.dtype == np.float32 and self._float32_is_safe
-        dtype = np.float32 if single else np.float64
-        values = kernel_times(rows, self.kernel, self.points, self.coefficients, executor=executor, dtype=dtype)
+        values: FloatArray = executor.map(self._evaluation(np.float32 if single else np.float64), ArrayTable(rows))
         values += self.intercept
         return as_dtype(values, rows.dtype)
 
@@ -140,8 +146,29 @@ class KernelExpansion:
         work = _InputGradient(self.kernel, self.points, self.coefficients)
         return (executor or Threads()).map(work, as_table(X))
 
+    def _evaluation(self, kind: Any) -> Evaluation:
+        return self._keep(kind, Evaluation(self.kernel, self.points, self.coefficients, kind))
+
     def _whitened_features(self) -> Features:
-        return Features(self.kernel, self.points, lower=self._need_variance().lower)
+        return self._keep("whitened", Features(self.kernel, self.points, lower=self._need_variance().lower))
+
+    def _keep(self, name: Any, work: Work) -> Work:
+        """The object of that name from the last call, whose points are bound to the kernel; else this one.
+
+        Both say the same, so it does not matter which of two threads came first.
+        """
+        if self.points.size > _LARGEST_KEPT:
+            return work
+        kept: Work = self._kept.setdefault(name, work)
+        return kept
+
+    @cached_property
+    def _kept(self) -> dict[Any, Any]:
+        return {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is kept for the next call."""
+        return {name: value for name, value in vars(self).items() if name != "_kept"}
 
     def _need_variance(self) -> Variance:
         if self.variance is None:
@@ -165,7 +192,7 @@ class KernelExpansion:
 
 def as_dtype(values: FloatArray, dtype: np.dtype[Any]) -> FloatArray:
     """Values in the dtype of the rows they belong to, or as they are if float32 cannot hold them."""
-    if np.max(np.abs(values), initial=0.0) > np.finfo(dtype).max:
+    if values.dtype == dtype or np.max(np.abs(values), initial=0.0) > np.finfo(dtype).max:
         return values
     return values.astype(dtype, copy=False)
 

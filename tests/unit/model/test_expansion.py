@@ -1,10 +1,16 @@
+import copy
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn import config_context
 
 from mercer.engine import ArrayRows, Threads
-from mercer.expansion import KernelExpansion, Variance
 from mercer.kernels import Function, Gaussian, Linear, Matern, Polynomial, Precomputed
+from mercer.model import KernelExpansion, Variance
+from mercer.model import expansion as module
 from tests.doubles import GuardedRows
 
 D, M = 3, 12
@@ -138,7 +144,7 @@ def test_float32_rows_are_computed_in_float64_where_coefficients_cancel(monkeypa
     expected = expansion.evaluate(X.astype(np.float64))
     assert not expansion._float32_is_safe
     seen = computing_dtypes(monkeypatch)
-    values = expansion.evaluate(X)
+    values = replace(expansion).evaluate(X)  # the points of the first are bound already
     assert set(seen) == {np.dtype(np.float64)}
     assert values.dtype == np.float32
     np.testing.assert_allclose(values, expected, rtol=1e-6, atol=1e-6)
@@ -155,6 +161,53 @@ def test_one_output_that_cancels_makes_all_unsafe():
 def test_a_model_that_is_zero_is_evaluated_in_any_precision():
     expansion = KernelExpansion(Gaussian(), np.zeros((2, D)), np.zeros((2, 1)), np.array([3.0]))
     np.testing.assert_array_equal(expansion.evaluate(new_rows().astype(np.float32)), np.float32(3.0))
+
+
+# ------------------------------------------------------------------------------------------------ bound only once
+
+
+def test_points_are_bound_once(monkeypatch):
+    expansion, X = draw(variance=draw_variance(KERNELS[0])), new_rows()
+    assert expansion._float32_is_safe
+    calls = [
+        lambda: expansion.evaluate(X),
+        lambda: expansion.evaluate(X.astype(np.float32)),
+        lambda: expansion.variances(X),
+    ]
+    seen = computing_dtypes(monkeypatch)
+    first = [call() for call in calls]
+    assert len(seen) == 3
+    again = [call() for call in calls]
+    assert len(seen) == 3
+    for one, other in zip(first, again, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_many_points_are_not_kept(monkeypatch):
+    monkeypatch.setattr(module, "_LARGEST_KEPT", M * D - 1)
+    expansion, seen = draw(), computing_dtypes(monkeypatch)
+    np.testing.assert_array_equal(expansion.evaluate(new_rows()), expansion.evaluate(new_rows()))
+    assert len(seen) == 2
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda e: pickle.loads(pickle.dumps(e)), replace])
+def test_bound_points_stay_behind(copied):
+    expansion = draw(variance=draw_variance(KERNELS[0]))
+    size = len(pickle.dumps(expansion))
+    values, variances = expansion.evaluate(new_rows()), expansion.variances(new_rows())
+    assert len(pickle.dumps(expansion)) == size
+    again = copied(expansion)
+    assert "_kept" not in vars(again)
+    np.testing.assert_array_equal(again.evaluate(new_rows()), values)
+    np.testing.assert_array_equal(again.variances(new_rows()), variances)
+
+
+def test_threads_may_share_an_expansion():
+    expansion, X = draw(), new_rows(5)
+    expected = draw().evaluate(X)
+    with ThreadPoolExecutor(8) as pool:
+        for values in pool.map(lambda _: expansion.evaluate(X, executor=Threads(1)), range(64)):
+            np.testing.assert_array_equal(values, expected)
 
 
 # --------------------------------------------------------------------------------------------------------- variance
