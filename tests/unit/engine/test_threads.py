@@ -269,9 +269,17 @@ def test_an_error_stops_the_other_workers():
     assert finished == []
 
 
+@pytest.fixture
+def heeds_ctrl_c():
+    """Python's own answer to SIGINT: it has none where a shell started it in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals cannot be sent to a thread here")
 @pytest.mark.parametrize("n_jobs", [1, 2, 3])
-@pytest.mark.usefixtures("two_threads")
+@pytest.mark.usefixtures("two_threads", "heeds_ctrl_c")
 def test_ctrl_c_stops_the_workers(n_jobs):
     finished = []
 
