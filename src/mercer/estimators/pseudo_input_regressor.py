@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from scipy.optimize import OptimizeResult, minimize
+from scipy.optimize import OptimizeResult
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
@@ -17,6 +17,7 @@ from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fi
 from mercer.basis import Basis
 from mercer.engine import SomeRows, blas_threads, row_moments
 from mercer.estimators.committee_summary import Batch, CommitteeSummary
+from mercer.estimators.descent import Descent
 from mercer.estimators.frame import Frame
 from mercer.estimators.nystrom_summary import Settings, Summary
 from mercer.estimators.on_basis import BASIS_CONSTRAINTS, OnBasis
@@ -297,14 +298,8 @@ class _Search:
                 value, gradient = self.objective.value_and_gradient(point.kernel, point.points, point.noise)
                 return value / n, self._pack(gradient.points * scale, gradient.parameters, gradient.log_noise) / n
 
-            def show(intermediate_result: OptimizeResult) -> None:
-                if verbose:
-                    print(f"objective per row: {-intermediate_result.fun:.6g}", flush=True)
-
-            options = {"maxiter": max_iter, "ftol": tol, "gtol": 1e-9, "maxcor": 20, "maxfun": 100 * (max_iter + 1)}
-            result = minimize(
-                function, first, jac=True, method="L-BFGS-B", bounds=self._bounds(first), callback=show, options=options
-            )
+            descent = Descent(function, self._bounds(first), tol=tol, verbose=verbose)
+            result = descent.run(first, max_iter, n_positions=start.points.size if self.fit_points else 0)
             return self._unpack(result.x, centre, scale), result
 
     def _with_balanced_noise(self) -> _Point:

@@ -308,6 +308,15 @@ def test_a_search_that_goes_on_to_rounding_has_converged(rows, targets, seed):
     assert model.objective_value_ > fit_until(100, X, y, objective="fitc").objective_value_
 
 
+def test_points_at_cusps_do_not_keep_kernel_and_noise_from_being_fitted(rows, targets):
+    # As many points as rows, all on rows: there they are best, and a cusp of the kernel holds them.
+    few = {"kernel": Matern(0.5, nu=0.5), "basis": rows[:60]}
+    model = fit(rows[:60], targets[:60], **few)
+    stayed = fit(rows[:60], targets[:60], fit_points=False, **few)
+    assert model.n_iter_ > 1
+    assert model.objective_value_ > stayed.objective_value_ - 1e-3
+
+
 def test_float32_and_fortran_rows(rows, targets):
     expected = fit(rows.astype(np.float32).astype(np.float64), targets)
     close(fit(rows.astype(np.float32), targets).predict(rows.astype(np.float32)), expected.predict(rows), 1e-3)
