@@ -107,6 +107,7 @@ def checks(estimator):
     for options in accepted:
         model = estimator(**options)
         marks = [early] if isinstance(model, PseudoInputRegressor) else []
+        marks += [pytest.mark.slow] if options else []
         yield from contract(model, full=options in full, fails=failures(model), unsettled=unsettled(model), marks=marks)
 
 

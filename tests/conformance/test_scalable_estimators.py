@@ -177,6 +177,7 @@ def make_large(estimator, **options):
     return make(estimator, n_basis=POINTS, kernel=Gaussian(2.0), **options)
 
 
+@pytest.mark.slow
 @with_options(
     SCALABLE,
     [{}, {"noise": "gcv"}, {"n_jobs": 2}, {"block_size": 1}, {"partition": "order"}],
