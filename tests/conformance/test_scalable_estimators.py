@@ -103,8 +103,9 @@ def test_partial_fit_and_forget_on_guarded_rows_equal_those_on_the_array(estimat
 
 @each_estimator
 def test_small_working_memory_makes_small_tiles(estimator, rows):
-    source = GuardedRows(rows, longest_read=300, longest_take=SAMPLE)
-    with config_context(working_memory=0.1):  # 0.1 MB is 300 rows of 43 float64 columns
+    # 0.1 MB, if one thread has all of it, is 327 rows of float64 values at 40 points.
+    source = GuardedRows(rows, longest_read=(1 << 20) // 10 // (8 * N_BASIS), longest_take=SAMPLE)
+    with config_context(working_memory=0.1):
         model = make(estimator).fit(source, targets_for(estimator, rows))
         output(model, source)
     expected = output(make(estimator).fit(rows, targets_for(estimator, rows)), rows)
