@@ -1,4 +1,4 @@
-# `make demo` and `make test` both work as the first command after a clone: they need python3, make and git.
+# `make demo`, `make check` and `make test` all work as the first command after a clone: they need python3, make and git.
 
 PYTHON ?= python3
 # Two workers and more: tests do not depend on each other, and each takes what cores it finds.
@@ -11,17 +11,26 @@ SAY := @printf '\033[1m==> %s\033[0m\n'
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint bench papers landmarks sequential compact small format clean
+.PHONY: help demo check test test-machines lint bench papers landmarks sequential compact small format clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
 
 demo: .venv/.installed  ## run the demonstration
 	@$(BIN)/python examples/demo.py
 
+check: .venv/.installed  ## the fast lane: ruff, and the tests without the slow ones (about a minute)
+	$(SAY) ruff
+	@$(BIN)/ruff check --quiet
+	$(SAY) 'pytest, the fast lane'
+	@$(BIN)/python -m pytest -q -m 'not slow' --hypothesis-profile=check $(PYTEST_ARGS)
+
 test: lint  ## lint, then run the tests, the doctests and the README (PYTEST_ARGS="-k kernels -n 2")
 	$(SAY) pytest
 	@$(BIN)/python -m pytest -q $(PYTEST_ARGS)
+
+test-machines: .venv/.installed  ## run tests as on other machines: other BLAS, other processors, one thread (half an hour)
+	@$(BIN)/python tests/machines.py $(PYTEST_ARGS)
 
 lint: .venv/.installed  ## check style, types and the direction of imports
 	$(SAY) ruff
@@ -55,7 +64,8 @@ format: .venv/.installed  ## fix what ruff can fix, and format
 	@$(BIN)/ruff format
 
 clean:  ## remove the environment, the caches and what was built
-	@rm -rf .venv build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	@rm -rf .venv build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache \
+	       .numba_generic
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/.installed: pyproject.toml constraints.txt

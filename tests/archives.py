@@ -11,6 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from mercer.persistence.archive import load, save
+from tests.walks import ANSWERS
 
 HEADER, DIGEST = "header.json", "header.sha256"
 
@@ -104,9 +105,9 @@ def find(tree, name):
 
 def answers(model, X):
     """All that a model says of rows."""
-    spreads = [{}, {"return_std": True}, {"return_cov": True}]
+    spreads = [("predict", {"return_std": True}), ("predict", {"return_cov": True})]
     found = []
-    for name, options in [("decision_function", {}), *(("predict", spread) for spread in spreads)]:
+    for name, options in [*((name, {}) for name in ANSWERS), *spreads]:
         method = getattr(model, name, None)
         if method is None or not set(options) <= set(inspect.signature(method).parameters):
             continue

@@ -6,6 +6,8 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, is_classifier
+from sklearn.utils import get_tags
+from sklearn.utils.validation import has_fit_parameter
 
 import mercer
 from mercer import (
@@ -24,6 +26,29 @@ from mercer.kernels import Compact, CompactGaussian, Gaussian, Matern, Wendland
 def public_estimators():
     members = [getattr(mercer, name) for name in mercer.__all__]
     return [member for member in members if inspect.isclass(member) and issubclass(member, BaseEstimator)]
+
+
+# By the kind of an estimator, the method whose numbers say most about a fitted model.
+OUTPUTS = {
+    "classifier": "decision_function",
+    "regressor": "predict",
+    "outlier_detector": "score_samples",
+    "transformer": "transform",
+}
+# Whatever is asked of a fitted model about rows.
+ANSWERS = ("predict", "decision_function", "predict_proba", "score_samples", "transform")
+
+
+def kind(model):
+    """What a model is, by its tags; a transformer is what has no other kind."""
+    tags = get_tags(model)
+    if tags.estimator_type is None and tags.transformer_tags is not None:
+        return "transformer"
+    return tags.estimator_type
+
+
+def of_kind(classes, *kinds):
+    return [cls for cls in classes if kind(cls()) in kinds]
 
 
 # Nothing is searched for, and whatever is new joins the dictionary: what holds for a given kernel, noise and number of
@@ -79,8 +104,10 @@ class _STILL:
 
 PUBLIC = public_estimators()
 ESTIMATORS = [still(cls) for cls in PUBLIC]
-REGRESSORS = [cls for cls in ESTIMATORS if not is_classifier(cls())]
-CLASSIFIERS = [cls for cls in ESTIMATORS if is_classifier(cls())]
+REGRESSORS = of_kind(ESTIMATORS, "regressor")
+CLASSIFIERS = of_kind(ESTIMATORS, "classifier")
+SUPERVISED = of_kind(ESTIMATORS, "regressor", "classifier")  # whose score says how well they learned
+WEIGHTED = [cls for cls in ESTIMATORS if has_fit_parameter(cls, "sample_weight")]
 ON_BASIS = [cls for cls in ESTIMATORS if "n_basis" in cls().get_params()]
 ONLINE = [cls for cls in ESTIMATORS if hasattr(cls, "partial_fit")]
 FORGETFUL = [cls for cls in ESTIMATORS if hasattr(cls, "forget")]
@@ -141,6 +168,8 @@ def with_options(classes, choices):
 each_estimator = over("estimator", ESTIMATORS)
 with_any_kernel = over("estimator", [cls for cls in ESTIMATORS if not issubclass(cls, COMPACT)])
 regressors_with_any_kernel = over("estimator", [cls for cls in REGRESSORS if not issubclass(cls, COMPACT)])
+each_supervised = over("estimator", SUPERVISED)
+each_weighted = over("estimator", WEIGHTED)
 each_regressor = over("estimator", REGRESSORS)
 each_classifier = over("estimator", CLASSIFIERS)
 each_online = over("estimator", ONLINE)
@@ -156,12 +185,19 @@ def jitter_where_there_is_no_noise(estimator, noise):
 
 
 def targets_for(estimator, rows):
+    """Labels for a classifier, numbers for all others: those that learn without targets ignore them."""
     values = np.asarray(rows[:, 0] + np.sin(2 * rows[:, 1]), dtype=np.float64)
     return np.where(values > 0, 1, 0) if is_classifier(estimator()) else values
 
 
 def output(model, rows):
-    return model.decision_function(rows) if is_classifier(model) else model.predict(rows)
+    """The numbers that say most about a fitted model."""
+    return getattr(model, OUTPUTS[kind(model)])(rows)
+
+
+def answers(model, rows):
+    """All that a fitted model says about rows, by method."""
+    return {method: getattr(model, method)(rows) for method in ANSWERS if hasattr(model, method)}
 
 
 def assert_close(actual, expected, tolerance=1e-8):

@@ -1,4 +1,4 @@
-"""Every public estimator keeps scikit-learn's contract, in every configuration; its two exemptions have a reason."""
+"""Every public estimator works with frames, pipelines, searches, copies and routing."""
 
 import pickle
 
@@ -12,110 +12,20 @@ from sklearn.base import clone, is_classifier
 from sklearn.model_selection import GridSearchCV, cross_val_score, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from mercer import CommitteeRegressor, PseudoInputRegressor, ReducedRankRegressor
-from mercer.basis import Basis, BasisStrategy
-from mercer.kernels import CompactGaussian, Gaussian, Linear, Matern, Polynomial, Wendland
+from mercer.kernels import Gaussian, Linear, Matern, Wendland
 from tests.walks import (
-    COMMITTEES,
     COMPACT,
     ESTIMATORS,
-    PUBLIC,
-    STREAMS,
-    accepts,
+    SUPERVISED,
+    answers,
     each_estimator,
     each_online,
+    each_supervised,
+    each_weighted,
     output,
     over,
 )
-
-
-class DistinctRows(BasisStrategy):
-    """Distinct rows, evenly spread in sorted order: a basis that repeated rows, weights and shuffling do not change.
-
-    scikit-learn asks that weight 2 be the same as the row twice; with rows drawn at random that holds on average only.
-    """
-
-    def __init__(self, share=1.0):
-        self.share = share  # of the distinct rows, at most
-
-    def choose(self, task):
-        positive = np.arange(task.rows.n_rows) if task.weights is None else np.flatnonzero(task.weights)
-        points = np.unique(task.rows.take(positive).astype(np.float64), axis=0)
-        number = min(task.n_basis, int(np.ceil(self.share * len(points))))
-        spread = np.unique(np.linspace(0, len(points) - 1, number).round().astype(int))
-        return Basis(points=points[spread])
-
-
-# An estimator is tested in those whose parameters it has.
-CONFIGURATIONS = [
-    {},
-    {"intercept": True},
-    {"solver": "cg", "tol": 1e-10},
-    {"solver": "cg", "tol": 1e-10, "intercept": True},
-    {"noise": "gcv"},
-    {"noise": "gcv", "intercept": True},
-    {"n_basis": 10, "basis": DistinctRows(), "noise": 1e-3},
-    {"kernel": Gaussian(length_scale=2.0, amplitude=3.0)},
-    {"kernel": Wendland(length_scale=8.0, amplitude=3.0)},
-    {"kernel": CompactGaussian(length_scale="median", exponent=1.0), "intercept": False},
-    {"preconditioner": "incomplete", "solver": "cg", "tol": 1e-10},
-    {"preconditioner": "two-level", "solver": "cg", "tol": 1e-10},
-    {"preconditioner": None, "solver": "cg", "tol": 1e-10},
-    {"ordering": "rcm", "solver": "cholesky"},
-    {"ordering": "colamd", "solver": "cholesky"},
-    {"ordering": "natural", "solver": "cholesky"},
-    {"robust": True},
-    {"kernel": Matern(length_scale="median", nu=0.5)},
-    {"kernel": Matern(nu=2.5) + Linear(amplitude=0.1), "intercept": True},
-    {"objective": "fitc"},
-    {"fit_points": False},
-    {"fit_kernel": False, "fit_noise": False},
-    {"fit_points": False, "fit_kernel": False, "fit_noise": False},
-    {"kernel": Polynomial(degree=2, scale=0.1), "noise": 1.0},
-    {"selection": "novelty"},
-    {"max_basis": 10, "intercept": True},
-    {"max_basis": 50, "second_pass": True},
-    {"max_basis": 50, "forgetting": 0.99},
-    *COMMITTEES,  # with all rows as basis blocks do not matter, not even to weights; with some of them they do
-    *({"basis": DistinctRows(share=0.3)} | options for options in COMMITTEES),
-]
-
-
-SPECIAL = (*STREAMS, PseudoInputRegressor)  # whose expected failures are their own
-
-
-def configured(estimator):
-    return [estimator(**options) for options in CONFIGURATIONS if accepts(estimator, options)]
-
-
-def expected_failures(model):
-    """Checks that cannot hold, by name, with the reason; each must fail (xfail_strict)."""
-    if isinstance(model, CommitteeRegressor) and isinstance(model.basis, DistinctRows) and model.basis.share < 1:
-        reason = "a row of weight 2 is the row twice within one block only: blocks do not know that rows are equal"
-        return {"check_sample_weight_equivalence_on_dense_data": reason}
-    if isinstance(model, ReducedRankRegressor) and model.n_basis == 10:
-        reason = "with 10 basis points and noise 1e-3 the approximation is that bad away from them: R² is below 0.5"
-        return {"check_regressors_train": reason}
-    return {}
-
-
-def failures_of_a_search(model):
-    """Checks that a search may fail, with the reason; with nothing to search for, one does."""
-    if not (model.fit_points or model.fit_kernel or model.fit_noise):
-        return {"check_non_transformer_estimators_n_iter": "n_iter_ is 0, as nothing was searched for"}
-    if model.objective == "fitc":
-        reason = "a weight divides the noise of its row; the row twice would also have a second conditional variance"
-    else:
-        # That the objectives of weights and repeated rows agree is tested beside the objective.
-        reason = "the data can be interpolated: the noise goes to its bound and rounding decides where a search ends"
-    return {"check_sample_weight_equivalence_on_dense_data": reason}
-
-
-def failures_of_a_stream(_model):
-    reason = "rows are learned in their order, and one that is known already does not join the dictionary"
-    return {"check_sample_weight_equivalence_on_dense_data": reason}
 
 
 @pytest.fixture
@@ -134,35 +44,6 @@ def test_the_walk_over_public_names_finds_the_estimators():
     assert names >= {"CommitteeRegressor", "ReducedRankRegressor"}
 
 
-def test_every_configuration_is_somebodys():
-    assert all(any(accepts(cls, options) for cls in ESTIMATORS) for options in CONFIGURATIONS)
-
-
-@parametrize_with_checks(
-    [model for cls in PUBLIC if cls not in SPECIAL for model in configured(cls)],
-    expected_failed_checks=expected_failures,
-)
-def test_scikit_learn_contract(estimator, check):
-    check(estimator)
-
-
-@parametrize_with_checks(
-    configured(PseudoInputRegressor), expected_failed_checks=failures_of_a_search, xfail_strict=False
-)
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # a search may say that it ended early
-def test_scikit_learn_contract_with_a_search(estimator, check):
-    check(estimator)
-
-
-@parametrize_with_checks(
-    [model for cls in STREAMS for model in configured(cls)],
-    expected_failed_checks=failures_of_a_stream,
-    xfail_strict=False,
-)
-def test_scikit_learn_contract_of_streams(estimator, check):
-    check(estimator)
-
-
 # ---------------------------------------------------------------------------------------------- data frames
 
 
@@ -174,9 +55,9 @@ def test_pandas_columns_are_remembered_and_checked(estimator, rows):
     assert list(model.feature_names_in_) == ["a", "b", "c"]
     np.testing.assert_array_equal(output(model, frame), output(estimator().fit(rows, y), rows))
     with pytest.raises(ValueError, match="feature names should match"):
-        model.predict(frame[["b", "a", "c"]])
+        output(model, frame[["b", "a", "c"]])
     with pytest.warns(UserWarning, match="does not have valid feature names"):
-        model.predict(rows)
+        output(model, rows)
 
 
 @each_estimator
@@ -187,7 +68,7 @@ def test_polars_columns_are_remembered_and_checked(estimator, rows):
     assert list(model.feature_names_in_) == ["a", "b", "c"]
     np.testing.assert_array_equal(output(model, frame), output(estimator().fit(rows, y), rows))
     with pytest.raises(ValueError, match="feature names should match"):
-        model.predict(frame.select("b", "a", "c"))
+        output(model, frame.select("b", "a", "c"))
 
 
 @each_estimator
@@ -214,7 +95,7 @@ def test_partial_fit_checks_column_names(estimator, rows):
 # ------------------------------------------------------------------------------------------------ composition
 
 
-@each_estimator
+@each_supervised
 @pytest.mark.filterwarnings("ignore::mercer.exceptions.StarvedWarning")  # 0.1 is little for a kernel that is cut off
 def test_grid_search_reaches_into_the_kernel(estimator, rows):
     grid = {"kernel__length_scale": [0.1, 1.0, 10.0], "noise": [1e-2, 1.0]}
@@ -224,7 +105,7 @@ def test_grid_search_reaches_into_the_kernel(estimator, rows):
     assert len(np.unique(search.cv_results_["mean_test_score"])) > 1, "the grid must matter"
 
 
-@over("estimator", [cls for cls in ESTIMATORS if not issubclass(cls, COMPACT)])
+@over("estimator", [cls for cls in SUPERVISED if not issubclass(cls, COMPACT)])
 def test_grid_search_reaches_into_a_sum_of_kernels(estimator, rows):
     grid = {"kernel__left__length_scale": [0.1, 1.0], "kernel__right__amplitude": [0.1, 1.0]}
     search = GridSearchCV(estimator(kernel=Gaussian() + Linear()), grid, cv=2)
@@ -243,7 +124,7 @@ def test_fit_does_not_touch_the_kernel_it_was_given(estimator, rows):
     assert model.kernel_.length_scale > 0
 
 
-@each_estimator
+@each_supervised
 def test_pipeline_and_cross_validation(estimator, rows):
     y = targets_for(estimator, rows)
     model = make_pipeline(StandardScaler(), estimator(noise=1e-2))
@@ -251,7 +132,7 @@ def test_pipeline_and_cross_validation(estimator, rows):
     assert np.mean(cross_val_score(model, 1000 * rows + 5, y, cv=3)) > 0.75
 
 
-@each_estimator
+@each_supervised
 @pytest.mark.parametrize("backend", ["threading", "loky"])
 def test_joblib_backends_give_the_same_scores(estimator, rows, backend):
     y = targets_for(estimator, rows)
@@ -275,9 +156,10 @@ def through_joblib(model, folder):
 def test_stored_models_predict_the_same(estimator, rows, tmp_path, predicted_before, copy):
     model = estimator().fit(rows, targets_for(estimator, rows))
     if predicted_before:
-        model.predict(rows.astype(np.float32))
-    restored = copy(model, tmp_path)
-    np.testing.assert_array_equal(output(restored, rows), output(model, rows))
+        answers(model, rows.astype(np.float32))
+    restored, expected = copy(model, tmp_path), answers(model, rows)
+    for method, answer in answers(restored, rows).items():
+        np.testing.assert_array_equal(answer, expected[method])
 
 
 @each_online
@@ -308,7 +190,7 @@ def routing():
         yield
 
 
-@each_estimator
+@each_weighted
 @pytest.mark.usefixtures("routing")
 def test_sample_weight_is_routed_through_search_and_pipeline(estimator, rows):
     y = targets_for(estimator, rows)
@@ -322,7 +204,7 @@ def test_sample_weight_is_routed_through_search_and_pipeline(estimator, rows):
     np.testing.assert_allclose(output(search.best_estimator_, rows), output(expected, scaled), rtol=1e-10, atol=1e-12)
 
 
-@each_estimator
+@each_weighted
 @pytest.mark.usefixtures("routing")
 def test_sample_weight_without_a_request_is_refused(estimator, rows):
     with pytest.raises(sklearn.exceptions.UnsetMetadataPassedError, match="sample_weight"):

@@ -22,7 +22,7 @@ from mercer.exceptions import ArchiveError
 from mercer.kernels import CompactGaussian, Function, Gaussian, Linear, Matern, Wendland
 from tests.archives import answers, assert_alike, loaded, saved
 from tests.kernel_cases import CASES
-from tests.walks import PUBLIC, accepts
+from tests.walks import PUBLIC, accepts, of_kind, output
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),  # of small searches
@@ -108,17 +108,17 @@ def test_float32_rows_and_names_of_columns(estimator):
     again = assert_round_trip(model, frame)
     assert again.feature_names_in_.dtype == object
     with pytest.raises(ValueError, match="feature names should match"):
-        again.predict(frame[["ä", "a", "x y"]])
+        output(again, frame[["ä", "a", "x y"]])
 
 
-@pytest.mark.parametrize("estimator", [cls for cls in PUBLIC if not is_classifier(cls())])
+@pytest.mark.parametrize("estimator", of_kind(PUBLIC, "regressor"))
 def test_several_outputs(estimator):
     X, y = draw()
     assert_round_trip(estimator().fit(X, np.column_stack([y, -y, y**2])), X)
 
 
 @pytest.mark.parametrize("labels", LABELS)
-@pytest.mark.parametrize("estimator", [cls for cls in PUBLIC if is_classifier(cls())])
+@pytest.mark.parametrize("estimator", of_kind(PUBLIC, "classifier"))
 def test_labels(estimator, labels):
     X, y = draw()
     again = assert_round_trip(estimator().fit(X, targets(estimator, y, labels)), X)
@@ -205,8 +205,7 @@ def test_streams_go_on_as_if_nothing_had_been(estimator, options):
         each.partial_fit(X[150:300], y[150:300])
     # Kernel values of a block are computed from another centre: the same rows are chosen, all else is so to rounding.
     np.testing.assert_array_equal(model.basis_index_, again.basis_index_)
-    name = "decision_function" if is_classifier(model) else "predict"
-    np.testing.assert_allclose(getattr(again, name)(new), getattr(model, name)(new), rtol=0, atol=1e-10)
+    np.testing.assert_allclose(output(again, new), output(model, new), rtol=0, atol=1e-10)
     assert len(again.history_["n_seen"]) == len(model.history_["n_seen"])
     if "forgetting" not in options:
         model, again = twins(model)  # from here on both bind anew

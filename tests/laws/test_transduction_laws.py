@@ -44,9 +44,11 @@ def rounding_at_queries(problem):
     """Rounding of a committee on all queries, and what a query loses if it is left out for the others."""
     fresh = committee(problem, basis=problem.new).fit(*problem.data)
     expected = problem.dense(oracles.committee, basis=fresh.basis_, labels=problem.labels)
-    error = projection_rounding(problem.kernel, fresh.basis_, problem.new, problem.rows)
+    cross, system = (
+        projection_rounding(problem.kernel, fresh.basis_, points, problem.rows) for points in (problem.new, problem.rows)
+    )
     lost = np.sqrt(problem.largest_kernel * problem.left_out(fresh.basis_, problem.new))
-    return expected.rounding(cross=error + lost, system=error + lost)
+    return expected.rounding(cross=cross + lost, system=system + lost)
 
 
 @given(problems(), st.integers(1, 12), seeds)

@@ -33,7 +33,7 @@ each_spanning = pytest.mark.parametrize("strategy", SPANNING, ids=str)
 
 @each_spanning
 @pytest.mark.parametrize("d", [1, 2, 5])
-@pytest.mark.parametrize("length_scale", [0.5, 2.0, 30.0, 1000.0])
+@pytest.mark.parametrize("length_scale", [pytest.param(0.5, marks=pytest.mark.slow), 2.0, 30.0, 1000.0])
 def test_smooth_kernels_need_few_points(strategy, d, length_scale):
     rng = np.random.default_rng(d)
     rows = rng.normal(size=(250, d))
@@ -80,6 +80,7 @@ def test_a_kernel_of_zeros_leaves_one_point(name):
     np.testing.assert_array_equal(model.predict(rows), 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("strategy", [ForwardSelection(), SparseGreedy(1e-6)], ids=str)
 def test_rare_rows_are_found_among_many_duplicates(strategy, seed):

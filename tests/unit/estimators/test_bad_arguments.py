@@ -7,6 +7,7 @@ from sklearn.exceptions import NotFittedError
 
 from mercer import NystromClassifier
 from tests.walks import (
+    ANSWERS,
     CLASSIFIERS,
     ESTIMATORS,
     LEARN,
@@ -17,6 +18,7 @@ from tests.walks import (
     each_classifier,
     each_estimator,
     each_method,
+    output,
     targets_for,
     with_methods,
 )
@@ -68,15 +70,15 @@ def test_bad_rows(estimator, method, rows, spoil, error, message):
 @pytest.mark.parametrize(("spoil", "error", "message"), BAD_ROWS.values(), ids=BAD_ROWS)
 def test_bad_rows_to_predict(estimator, rows, spoil, error, message):
     model = estimator().fit(rows, targets_for(estimator, rows))
-    assert_refused(model, lambda: model.predict(spoil(rows)), rows, error, message)
+    assert_refused(model, lambda: output(model, spoil(rows)), rows, error, message)
 
 
-@with_methods(ESTIMATORS, ["predict", "partial_fit", "forget"])
+@with_methods(ESTIMATORS, [*ANSWERS, "partial_fit", "forget"])
 @pytest.mark.parametrize("width", [2, 4])
 def test_rows_of_another_width(estimator, rows, method, width):
     y = targets_for(estimator, rows)
     model = estimator().fit(rows, y)
-    arguments = [np.ones((N, width))] + ([] if method == "predict" else [y])
+    arguments = [np.ones((N, width))] + ([] if method in ANSWERS else [y])
     message = f"X has {width} features, but {estimator.__name__} is expecting 3 features"
     assert_refused(model, lambda: getattr(model, method)(*arguments), rows, ValueError, message)
 
