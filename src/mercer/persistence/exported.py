@@ -10,7 +10,7 @@ import numpy as np
 from mercer._typing import AnyArray, FloatArray
 from mercer._validation import check_is_fitted
 from mercer.expansion import KernelExpansion
-from mercer.persistence.closed_form import Form, closed_form
+from mercer.kernels.closed_form import Form, closed_form
 
 __all__ = ["Exported", "Rule", "read_model"]
 

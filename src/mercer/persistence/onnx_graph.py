@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mercer._typing import AnyArray, FloatArray
-from mercer.persistence.closed_form import Form, OfDistance, OfInnerProduct
+from mercer.kernels.closed_form import Form, OfDistance, OfInnerProduct
 from mercer.persistence.exported import Exported, read_model
 from mercer.persistence.onnx_nodes import Nodes, type_code
 from mercer.persistence.rounding import centre, in_dtype, warn_of_rounding

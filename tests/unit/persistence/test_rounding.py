@@ -5,7 +5,7 @@ import pytest
 
 from mercer.expansion import KernelExpansion
 from mercer.kernels import CompactGaussian, Gaussian, Linear, Matern, Polynomial
-from mercer.persistence.closed_form import closed_form, is_product
+from mercer.kernels.closed_form import closed_form, is_product
 from mercer.persistence.exported import read_model
 from mercer.persistence.rounding import evaluate, float32_error, in_dtype
 from tests.export_cases import KINK_TOLERANCE, every_formula, has_kink, rows_of
