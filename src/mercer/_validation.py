@@ -125,7 +125,7 @@ _LAZY = {"dask": ("Dask", "compute"), "dask_expr": ("Dask", "compute"), "polars.
 
 
 def check_numbers(values: Any, name: str) -> Any:
-    """Refuse what would be taken for numbers in silence; lists come back as arrays, all else as it is.
+    """Refuse what would be taken for numbers in silence; lists and their like come back as arrays, all else as it is.
 
     Raises
     ------
@@ -135,7 +135,7 @@ def check_numbers(values: Any, name: str) -> Any:
         For complex numbers.
     """
     _refuse_elsewhere(values, name)
-    if isinstance(values, (list, tuple)):
+    if not (hasattr(values, "dtype") or hasattr(values, "dtypes") or isinstance(values, (str, bytes, type(None)))):
         with _naming(name):
             values = np.asarray(values)
     for where, column, dtype in _columns(values, name):
