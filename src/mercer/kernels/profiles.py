@@ -117,7 +117,7 @@ def _choose_exp(x: Any) -> Callable[[Any], Any]:
 
 @inlined
 def distance(exponent: Any) -> Any:
-    """R = √(-2E)."""
+    """r = √(-2E)."""
     # |E| and not -E: rounding may leave the exponent of two equal points slightly positive.
     return np.sqrt(abs(exponent + exponent))
 
