@@ -89,7 +89,7 @@ class Compact(Stationary):
         Parameters
         ----------
         squares : array of any shape, float32 or float64, C-contiguous
-            Σ_f (x_f - z_f)²/ℓ_f²; values that overflowed to infinity are welcome.
+            Σ_f (x_f - z_f)²/ℓ_f²; values that overflowed to infinity are allowed.
         n_features : int
             Width of the rows.
         """

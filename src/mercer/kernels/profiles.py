@@ -129,7 +129,7 @@ def power(base: Any, exponent: Any, one: Any) -> Any:
 
 def _integer_power(base: Any, exponent: Any, one: Any) -> Any:
     # The bits are the same for the whole tile: without a loop over them the loop over the tile vectorises. Squares that
-    # are not used stay at one, lest they be subnormal.
+    # are not used stay at one, so that they cannot be subnormal.
     result = base if exponent & 1 else one
     square = base if exponent > 1 else one
     square = square * square
@@ -213,7 +213,9 @@ class Elementwise:
         """The template with this formula, under the formula's name and place: by these its code is found on disk."""
         own: Any = self.formula
         name, line = f"{own.__qualname__}{template.__name__}", own.__code__.co_firstlineno
-        code = template.__code__.replace(co_name=name, co_filename=own.__code__.co_filename, co_firstlineno=line)
+        code = template.__code__.replace(
+            co_name=name, co_qualname=name, co_filename=own.__code__.co_filename, co_firstlineno=line
+        )
         return jit(FunctionType(code, {"formula": self._compiled, "__name__": own.__module__}, name))
 
 
