@@ -11,7 +11,7 @@ SAY := @printf '\033[1m==> %s\033[0m\n'
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo check test test-machines lint bench papers landmarks sequential compact small format clean
+.PHONY: help demo check test test-machines lint bench papers format clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -44,20 +44,8 @@ lint: .venv/.installed  ## check style, types and the direction of imports
 bench: .venv/.installed-bench  ## compare speed and accuracy with other libraries
 	@$(BIN)/python -m benchmarks
 
-papers: .venv/.installed  ## run the experiments of the papers again (minutes); results go to docs/papers
-	@$(BIN)/python -m mercer.papers.scalable_kernel_systems
-
-landmarks: .venv/.installed  ## compare all ways to choose basis points (over an hour); results go to docs/papers
-	@$(BIN)/python -m mercer.papers.choosing_landmarks
-
-sequential: .venv/.installed  ## run the sequential LS-SVM's experiments again (an hour); results go to docs/papers
-	@$(BIN)/python -m mercer.papers.sequential_lssvm
-
-compact: .venv/.installed  ## run the compact kernels' experiments again (minutes); results go to docs/papers
-	@$(BIN)/python -m mercer.papers.compact_kernels
-
-small: .venv/.installed  ## run the experiments on small models again (minutes); results go to docs/papers
-	@$(BIN)/python -m mercer.papers.approximation_after_training
+papers: .venv/.installed  ## run the experiments of the papers again, or one (PAPER=compact_kernels); results go to docs/papers
+	@$(BIN)/python -m papers $(PAPER)
 
 format: .venv/.installed  ## fix what ruff can fix, and format
 	@$(BIN)/ruff check --fix --quiet || true

@@ -9,7 +9,7 @@ import numpy as np
 from benchmarks.clock import best_of
 from mercer.engine.executors.blas import blas_threads
 from mercer.engine.executors.threads import effective_jobs
-from mercer.kernels import profiles
+from mercer.kernels import Gaussian
 from mercer.solvers.blas import add_gram
 
 _TILE, _REPEATS = 512, 60
@@ -45,10 +45,11 @@ def measure_rates(d: int, m: int) -> Rates:
     exponents = [-20 * random.random((_TILE, m)) for _ in range(threads)]
     out = [np.empty((_TILE, m)) for _ in range(threads)]
     values = _TILE * m
+    profile = Gaussian().profile(np.dtype(np.float64))
 
     def exp_in_place(i: int) -> None:
         np.copyto(out[i], exponents[i])
-        profiles.gaussian(out[i], 1.0, -345.0)
+        profile(out[i])
 
     def copy(i: int) -> None:
         np.copyto(out[i], exponents[i])

@@ -10,6 +10,7 @@ import pytest
 from sklearn.metrics.pairwise import laplacian_kernel
 
 from mercer.kernels import (
+    KERNELS,
     CompactGaussian,
     Function,
     Gaussian,
@@ -19,6 +20,7 @@ from mercer.kernels import (
     Polynomial,
     Precomputed,
     Product,
+    Stationary,
     Sum,
     Wendland,
 )
@@ -105,13 +107,29 @@ def chosen_columns(_kernel):
     return lambda rows, points: rows[:, points[:, 0].astype(int)]
 
 
+def by_formula(kernel):
+    """The kernel's own formula, in Python and number by number."""
+
+    def define(rows, points):
+        formula = kernel.for_dimension(rows.shape[1]).formula()
+        value = np.vectorize(lambda r: formula.value.formula(-0.5 * r * r, *formula.numbers), otypes=[np.float64])
+        with np.errstate(over="ignore", under="ignore"):
+            return kernel.amplitude * value(distance(rows, points, kernel.length_scale))
+
+    return define
+
+
+def definition(kernel):
+    return DEFINITIONS.get(type(kernel), by_formula)(kernel)
+
+
 def added(kernel):
-    left, right = DEFINITIONS[type(kernel.left)](kernel.left), DEFINITIONS[type(kernel.right)](kernel.right)
+    left, right = definition(kernel.left), definition(kernel.right)
     return lambda rows, points: left(rows, points) + right(rows, points)
 
 
 def multiplied(kernel):
-    left, right = DEFINITIONS[type(kernel.left)](kernel.left), DEFINITIONS[type(kernel.right)](kernel.right)
+    left, right = definition(kernel.left), definition(kernel.right)
     return lambda rows, points: left(rows, points) * right(rows, points)
 
 
@@ -170,7 +188,7 @@ class Case:
 
     @property
     def define(self):
-        return DEFINITIONS[type(self.kernel)](self.kernel)
+        return definition(self.kernel)
 
     @property
     def is_precomputed(self):
@@ -201,10 +219,10 @@ class Case:
 def is_stationary(kernel):
     if isinstance(kernel, (Sum, Product)):
         return is_stationary(kernel.left) and is_stationary(kernel.right)
-    return isinstance(kernel, (CompactGaussian, Function, Gaussian, Matern, Wendland))
+    return isinstance(kernel, (Function, Stationary))
 
 
-CASES = [Case(kernel) for examples in EXAMPLES.values() for kernel in examples]
+CASES = [Case(example) for kernel in KERNELS for example in EXAMPLES.get(kernel) or [kernel()]]
 VECTORS = [case for case in CASES if not case.is_precomputed]
 STATIONARY = [case for case in CASES if is_stationary(case.kernel)]
 DIFFERENTIABLE = [case for case in CASES if case.is_differentiable]

@@ -1,4 +1,4 @@
-"""Every Python block of the README and the documentation runs, in order, one namespace per file."""
+"""Every Python block of the README, of CONTRIBUTING and the documentation runs, in order, one namespace per file."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-FILES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FILES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -28,5 +28,6 @@ def test_python_blocks_run(path, tmp_path, monkeypatch):
         exec(compile(code, str(path), "exec"), namespace)
 
 
-def test_the_readme_shows_code():
-    assert any(blocks(ROOT / "README.md"))
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
+def test_code_is_shown(name):
+    assert any(blocks(ROOT / name))

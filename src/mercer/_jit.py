@@ -34,6 +34,7 @@ __all__ = [
     "jit_sum",
     "load_shared",
     "overload",
+    "scalar",
     "store_shared",
     "wide_vectors",
 ]
@@ -126,6 +127,12 @@ def in_place_least(function: Function) -> Function:
 def inlined(function: Function) -> Function:
     """Compile a scalar function that vanishes into the loop that calls it."""
     compiled = numba.njit(function, nogil=True, fastmath={"contract"}, inline="always")
+    return cast(Function, compiled)
+
+
+def scalar(function: Function) -> Function:
+    """Compile a scalar function that becomes part of the loops that call it, however long it is."""
+    compiled = numba.njit(function, nogil=True, fastmath=_PLAIN, error_model="numpy", forceinline=True)
     return cast(Function, compiled)
 
 

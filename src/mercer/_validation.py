@@ -1,7 +1,8 @@
-"""The one door to scikit-learn's checks."""
+"""The one door to scikit-learn's checks, and to what they let through: dates, masked arrays, data not in memory."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from datetime import date, time, timedelta
 from numbers import Integral, Real
 from typing import Any
 
@@ -27,6 +28,7 @@ __all__ = [
     "StrOptions",
     "check_is_fitted",
     "check_labels",
+    "check_numbers",
     "check_random_state",
     "check_sample_weight",
     "check_table",
@@ -42,7 +44,12 @@ def check_table(estimator: Any, X: Any, *, reset: bool) -> AnyArray:
     """
     with _naming("X"):
         table = validate_data(
-            estimator, X, reset=reset, dtype="numeric", order=None, ensure_all_finite=not isinstance(X, np.memmap)
+            estimator,
+            check_numbers(X, "X"),
+            reset=reset,
+            dtype="numeric",
+            order=None,
+            ensure_all_finite=not isinstance(X, np.memmap),
         )
     return np.asarray(table)
 
@@ -53,7 +60,11 @@ def check_targets(y: Any, *, n_rows: int) -> FloatArray:
         msg = "requires y to be passed, but the target y is None."
         raise ValueError(msg)
     with _naming("y"):
-        targets = check_array(y, dtype=np.float64, ensure_2d=False, ensure_min_samples=0, input_name="y")
+        numbers = check_numbers(y, "y")
+        if np.ndim(numbers) == 0:
+            msg = f"y must hold one target per row, in one dimension or two; got {y!r}."
+            raise ValueError(msg)
+        targets = check_array(numbers, dtype=np.float64, ensure_2d=False, ensure_min_samples=0, input_name="y")
     if targets.ndim > 2:
         msg = f"y must have one or two dimensions, got {targets.ndim}."
         raise ValueError(msg)
@@ -66,10 +77,13 @@ def check_labels(y: Any, *, n_rows: int) -> AnyArray:
     if y is None:
         msg = "requires y to be passed, but the target y is None."
         raise ValueError(msg)
-    labels = np.asarray(column_or_1d(y, warn=True))
-    if labels.dtype.kind == "f":
-        check_array(labels, ensure_2d=False, input_name="y")  # no NaN and no infinity among labels
-    check_classification_targets(labels)
+    _refuse_elsewhere(y, "y")
+    with _naming("y", "class labels"):
+        labels = np.asarray(column_or_1d(y, warn=True))
+        _refuse_missing(labels)
+        if labels.dtype.kind == "f":
+            check_array(labels, ensure_2d=False, input_name="y")  # no NaN and no infinity among labels
+        check_classification_targets(labels)
     _check_length("y", len(labels), n_rows)
     return labels
 
@@ -80,25 +94,135 @@ def check_sample_weight(sample_weight: Any, *, n_rows: int) -> FloatArray | None
         return None
     stand_in = np.empty((n_rows, 0))  # only its length is looked at
     with _naming("sample_weight"):
-        weights = _check_sample_weight(sample_weight, stand_in, dtype=np.float64, ensure_non_negative=True)
+        given = check_numbers(sample_weight, "sample_weight")
+        weights = _check_sample_weight(given, stand_in, dtype=np.float64, ensure_non_negative=True)
     if not np.any(weights > 0):
         msg = "sample_weight must not be zero for all rows."
         raise ValueError(msg)
     return np.asarray(weights)
 
 
-_NOT_NUMBERS = ("could not convert", "must be a string or a real number", "arrays of bytes/strings")
+# ------------------------------------------------------------------------------------------------- what is no number
+
+# How the names of types begin (NumPy's, pandas', Arrow's and Polars'), what such values are, and what to do about it.
+_CODE = "encode them as numbers, for example by scikit-learn's OneHotEncoder"
+_SINCE = "turn them into numbers, for example of days since a date"
+_UNIT = "divide them by a unit, for example np.timedelta64(1, 'h')"
+_PARTS = "pass real and imaginary parts as features of their own"
+_NO_NUMBERS = (
+    ("timedelta", "time differences", _UNIT),
+    ("duration", "time differences", _UNIT),
+    ("date", "dates", _SINCE),  # datetime64, datetime, date32
+    ("timestamp", "dates", _SINCE),
+    ("period", "dates", _SINCE),
+    ("time", "times of day", _SINCE),
+    ("categor", "categories", _CODE),
+    ("enum", "categories", _CODE),
+    ("complex", "complex numbers", _PARTS),
+)
+# Modules of classes that stand for data not in memory: whose they are, and the method that loads them.
+_LAZY = {"dask": ("Dask", "compute"), "dask_expr": ("Dask", "compute"), "polars.lazyframe": ("Polars", "collect")}
+
+
+def check_numbers(values: Any, name: str) -> Any:
+    """Refuse what would be taken for numbers in silence; lists and their like come back as arrays, all else as it is.
+
+    Raises
+    ------
+    TypeError
+        For dates, time differences, categories, masked arrays, and data that would have to be loaded.
+    ValueError
+        For complex numbers.
+    """
+    _refuse_elsewhere(values, name)
+    if not (hasattr(values, "dtype") or hasattr(values, "dtypes") or isinstance(values, (str, bytes, type(None)))):
+        with _naming(name):
+            values = np.asarray(values)
+    for where, column, dtype in _columns(values, name):
+        _refuse_type(where, str(dtype))
+        if str(dtype).lower() == "object":
+            for kind in set(map(type, np.ravel(np.asarray(column)))):
+                _refuse_type(where, _name_of(kind))
+    return values
+
+
+def _columns(values: Any, name: str) -> Iterable[tuple[str, Any, Any]]:
+    """How messages name it, values and dtype of each column of a data frame, or of the whole of anything else."""
+    if hasattr(values, "columns") and hasattr(values, "dtypes"):
+        each = enumerate(zip(values.columns, values.dtypes, strict=True))
+        return [(f"column {title!r} of {name}", _column(values, i), dtype) for i, (title, dtype) in each]
+    return [(name, values, values.dtype)] if hasattr(values, "dtype") else []
+
+
+def _column(frame: Any, number: int) -> Any:
+    return frame.iloc[:, number] if hasattr(frame, "iloc") else frame[:, number]
+
+
+def _name_of(kind: type) -> str:
+    """The name of a Python type among those of ``_NO_NUMBERS``."""
+    ours = {timedelta: "timedelta", np.timedelta64: "timedelta", date: "date", np.datetime64: "date", time: "time"}
+    found = [name for base, name in ours.items() if issubclass(kind, base)]
+    return found[0] if found else kind.__name__
+
+
+def _refuse_type(where: str, dtype: str) -> None:
+    for beginning, found, remedy in _NO_NUMBERS:
+        if dtype.lower().startswith(beginning):
+            if found == "complex numbers":  # in scikit-learn's words
+                msg = f"Complex data not supported: {where} must hold real numbers; {remedy}."
+                raise ValueError(msg)
+            msg = f"{where} must hold numbers, got {found} ({dtype}): {remedy}."
+            raise TypeError(msg)
+
+
+def _refuse_elsewhere(values: Any, name: str) -> None:
+    """Refuse masked arrays, whose masks would be ignored, and data that would be loaded whole."""
+    if isinstance(values, np.ma.MaskedArray):
+        msg = (
+            f"{name} must be a plain array, got a masked array: drop the masked entries, or replace them by numbers "
+            f"({name}.filled(number))."
+        )
+        raise TypeError(msg)
+    module = type(values).__module__
+    for home, (library, method) in _LAZY.items():
+        if module == home or module.startswith(f"{home}."):
+            msg = (
+                f"{name} is a {library} {type(values).__name__}, which would be loaded whole: "
+                f"call {name}.{method}() if it fits in memory, or give a NumPy memory map (np.load with mmap_mode='r')."
+            )
+            raise TypeError(msg)
+
+
+def _refuse_missing(labels: AnyArray) -> None:
+    if labels.dtype.kind != "O":
+        return
+    for row, label in enumerate(labels):
+        # None, NaN and NaT, which are not equal to themselves, and pd.NA, of which that is not known
+        if label is None or type(label).__name__ == "NAType" or bool(label != label):  # noqa: PLR0124
+            msg = f"y must hold a class label for each row, got {label!r} in row {row}."
+            raise ValueError(msg)
+
+
+_OTHER_REASONS = (
+    "could not convert",
+    "must be a string or a real number",
+    "arrays of bytes/strings",
+    "inhomogeneous",
+    "setting an array element with a sequence",
+    "too large to convert",
+    "Unknown label type",
+)
 
 
 @contextmanager
-def _naming(argument: str) -> Iterator[None]:
-    """Say which argument could not be converted to numbers, which scikit-learn leaves out."""
+def _naming(argument: str, what: str = "numbers") -> Iterator[None]:
+    """Say which argument could not be converted, which scikit-learn and NumPy leave out."""
     try:
         yield
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         message = str(error)
-        if any(phrase in message for phrase in _NOT_NUMBERS):
-            msg = f"{argument} must hold numbers: {message}"
+        if any(phrase in message for phrase in _OTHER_REASONS) and not message.startswith(f"{argument} must"):
+            msg = f"{argument} must hold {what}: {message}"
             kind = TypeError if isinstance(error, TypeError) else ValueError
             raise kind(msg) from error
         raise

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from mercer.papers import approximation_after_training, approximation_splits
-from mercer.papers.approximation_after_training import check_claims, main
-from mercer.papers.approximation_splits import (
+from papers import approximation_after_training, approximation_splits
+from papers.approximation_after_training import check_claims, main
+from papers.approximation_splits import (
     DESCENTS,
     FULL_MODEL,
     METHODS,
@@ -18,7 +18,7 @@ from mercer.papers.approximation_splits import (
     measure_descents,
     standardised,
 )
-from mercer.papers.kept import Kept
+from papers.experiment import Kept
 
 
 def load():

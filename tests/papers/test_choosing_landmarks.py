@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from mercer.papers import choosing_landmarks
-from mercer.papers.choosing_landmarks import DATA, QUICK, Sizes, Source, main, report, run
-from mercer.papers.landmark_results import Curves, Measured, Results
+from papers import choosing_landmarks
+from papers.choosing_landmarks import DATA, QUICK, Sizes, Source, main, report, run
+from papers.landmark_results import Curves, Measured, Results
 
 TINY = Sizes(points=(5, 20), seeds=2, largest=150)
 

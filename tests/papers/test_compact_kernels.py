@@ -8,10 +8,10 @@ import pytest
 
 from mercer.datasets import load_boston
 from mercer.datasets.sources import find_file
-from mercer.papers import compact_boston, compact_kernels, compact_laser, compact_sinc
-from mercer.papers.compact_kernels import Sizes, check_claims, main, run
-from mercer.papers.compact_laser import LaserSizes, Series, askey
-from mercer.papers.compact_sinc import SIGMA, SincSizes
+from papers import compact_boston, compact_kernels, compact_laser, compact_sinc
+from papers.compact_kernels import Sizes, check_claims, main, run
+from papers.compact_laser import LaserSizes, Series, askey
+from papers.compact_sinc import SIGMA, SincSizes
 
 TINY = Sizes(SincSizes(0.5, 4, 1, 3), 1, LaserSizes(3, (3, 50), (1, 2, 51), (8.0,)))
 

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mercer.papers import scalable_kernel_systems as paper
+from papers import scalable_kernel_systems as paper
 
 SMALL = paper.Sizes(n_train=300, n_base=40, n_test=30, n_widths=3)
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from mercer.papers import sequential_forest, sequential_lssvm, sequential_small
-from mercer.papers.kept import Kept
-from mercer.papers.sequential_forest import ForestSizes
-from mercer.papers.sequential_lssvm import Sizes, main
+from papers import sequential_forest, sequential_lssvm, sequential_small
+from papers.experiment import Kept
+from papers.sequential_forest import ForestSizes
+from papers.sequential_lssvm import Sizes, main
 
 TINY = Sizes(2, 2, ForestSizes((200, 400), (5, 10), 2, (1, 0), (200,)))
 
@@ -48,13 +48,6 @@ def test_tighter_tolerances_keep_more_functions_and_every_cell_has_its_repeats(s
     known = [sequential_forest._values(TINY.forest, kept, "error", (m, 400, 10)) for m in sequential_forest.METHODS]
     assert [len(values) for values in known] == [0, 2, 2, 2]
     assert all(0 <= value < 30 for values in known for value in values)
-
-
-def test_results_of_another_size_are_refused(tmp_path):
-    Kept(tmp_path / "a.json", "ten").get("x", lambda: {"y": 1.0})
-    assert Kept(tmp_path / "a.json", "ten").get("x", dict) == {"y": 1.0}
-    with pytest.raises(ValueError, match="another size of the experiment"):
-        Kept(tmp_path / "a.json", "eleven")
 
 
 def test_all_printed_cells_are_in_the_full_table():

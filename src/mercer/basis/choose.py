@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from mercer._typing import FloatArray
+from mercer._validation import check_numbers
 from mercer.basis.base import Basis, BasisStrategy
 from mercer.basis.distribution import Distribution
 from mercer.basis.forward_selection import ForwardSelection
@@ -61,8 +62,10 @@ def choose_basis(
 
 def _checked_points(basis: Any, n_features: int) -> FloatArray:
     try:
-        points = np.array(basis, dtype=np.float64, order="C")
-    except (TypeError, ValueError) as error:
+        points = np.array(check_numbers(basis, "basis"), dtype=np.float64, order="C")
+    except (TypeError, ValueError, OverflowError) as error:
+        if str(error).startswith("basis"):
+            raise
         msg = f"basis, given as an array, must hold numbers: {error}"
         raise ValueError(msg) from error
     if points.ndim != 2 or points.shape[0] == 0 or points.shape[1] != n_features:

@@ -70,7 +70,7 @@ def reduce_expansion(
     metric : {"feature", "data"}, default="feature"
     optimiser : {"lbfgs", "irprop", "joint"}, default="lbfgs"
         Of the refinement: with the coefficients eliminated by L-BFGS or iRprop⁺, or iRprop⁺ on vectors and coefficients
-        as in the document. L-BFGS came closest in as many steps (``mercer.papers.approximation_after_training``).
+        as in the document. L-BFGS came closest in as many steps (``papers.approximation_after_training``).
     n_starts : int, default=4
         From how many points the search for each vector starts.
     starts : {"best", "proportional"}, default="best"

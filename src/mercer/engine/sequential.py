@@ -236,7 +236,7 @@ class SequentialLearner:
 
     @property
     def n_outputs(self) -> int:
-        """P."""
+        """p."""
         return int(self.recursion.coefficients.shape[1])
 
     def __getstate__(self) -> dict[str, Any]:

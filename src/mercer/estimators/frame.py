@@ -76,7 +76,7 @@ class Frame:
         return Features(self.kernel, self.basis.points, lower=self.lower if whitened else None, dtype=self.dtype)
 
     def unwhiten(self, weights: FloatArray) -> FloatArray:
-        """W = L⁻ᵀu."""
+        """w = L⁻ᵀu."""
         return np.asarray(solve_triangular(self.lower, weights, lower=True, trans="T", check_finite=False))
 
     def problem(self, sums: NormalStatistics, target_shift: FloatArray, *, intercept: bool) -> RidgeProblem:

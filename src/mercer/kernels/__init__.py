@@ -1,21 +1,30 @@
 """Kernels: positive definite functions that fill tiles.
 
 ``Gaussian``, ``Matern``, ``Linear``, ``Polynomial``, any ``Function``, and sums and products of them;
-``CompactGaussian`` and ``Wendland`` are zero beyond a radius.
+``CompactGaussian`` and ``Wendland`` are zero beyond a radius. Each stands in a file of its own; a new one is made of
+``Stationary``, ``Formula`` and ``elementwise``.
 """
 
 from mercer.kernels.algebra import Product, Sum
 from mercer.kernels.base import Kernel, Section
-from mercer.kernels.compact import Compact, CompactGaussian, Wendland
-from mercer.kernels.dot_product import Linear, Polynomial
+from mercer.kernels.compact import Compact
+from mercer.kernels.compact_gaussian import CompactGaussian
 from mercer.kernels.function import Function
+from mercer.kernels.gaussian import Gaussian
+from mercer.kernels.linear import Linear
+from mercer.kernels.matern import Matern
 from mercer.kernels.named import as_kernel
+from mercer.kernels.polynomial import Polynomial
 from mercer.kernels.precomputed import Precomputed
-from mercer.kernels.stationary import Gaussian, Matern
+from mercer.kernels.profiles import elementwise
+from mercer.kernels.stationary import Formula, Stationary
+from mercer.kernels.wendland import Wendland
 
 __all__ = [
+    "KERNELS",
     "Compact",
     "CompactGaussian",
+    "Formula",
     "Function",
     "Gaussian",
     "Kernel",
@@ -25,7 +34,23 @@ __all__ = [
     "Precomputed",
     "Product",
     "Section",
+    "Stationary",
     "Sum",
     "Wendland",
     "as_kernel",
+    "elementwise",
 ]
+
+# Names, archives and the tests of all kernels follow this list.
+KERNELS: tuple[type[Kernel], ...] = (
+    Gaussian,
+    Matern,
+    CompactGaussian,
+    Wendland,
+    Linear,
+    Polynomial,
+    Function,
+    Precomputed,
+    Sum,
+    Product,
+)

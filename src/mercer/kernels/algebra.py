@@ -9,6 +9,7 @@ from sklearn.base import clone
 
 from mercer._typing import FloatArray
 from mercer.kernels.base import Kernel, Section
+from mercer.kernels.closed_form import Pair, closed_form
 from mercer.kernels.profiles import CUTOFF
 
 __all__ = ["Product", "Sum"]
@@ -79,6 +80,10 @@ class Sum(_Pair):
         """Those of both, side by side."""
         return _named(self.left.diagonal_gradient(rows, weights), self.right.diagonal_gradient(rows, weights))
 
+    def closed_form(self, n_features: int) -> Pair:
+        """The sum of both."""
+        return Pair("sum", closed_form(self.left, n_features), closed_form(self.right, n_features))
+
     def _scaled(self, factor: float) -> Kernel:
         return Sum(self.left * factor, self.right * factor)
 
@@ -128,6 +133,10 @@ class Product(_Pair):
             self.left.diagonal_gradient(rows, weights * self.right.diagonal(rows)),
             self.right.diagonal_gradient(rows, weights * self.left.diagonal(rows)),
         )
+
+    def closed_form(self, n_features: int) -> Pair:
+        """The product of both."""
+        return Pair("product", closed_form(self.left, n_features), closed_form(self.right, n_features))
 
     def _scaled(self, factor: float) -> Kernel:
         return Product(self.left * factor, clone(self.right))

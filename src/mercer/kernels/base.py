@@ -15,6 +15,7 @@ from mercer._typing import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from mercer.kernels.algebra import Sum
+    from mercer.kernels.closed_form import Form
 
 __all__ = ["Factors", "Kernel", "Section", "check_positive", "tile_buffer"]
 
@@ -84,9 +85,11 @@ class Kernel(BaseEstimator, ABC):
     times a kernel scales it.
 
     A subclass gives ``bind``, ``diagonal``, ``points_gradient`` and ``parameter_gradient``; ``log_parameters`` names
-    its positive parameters, with respect to whose logarithms the gradient is taken.
+    its positive parameters, with respect to whose logarithms the gradient is taken. With a ``name`` estimators take it
+    as ``kernel="name"``; with a ``closed_form`` it can be exported.
     """
 
+    name: ClassVar[str | None] = None
     log_parameters: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
@@ -166,6 +169,10 @@ class Kernel(BaseEstimator, ABC):
 
     def check(self, n_features: int | None = None) -> None:
         """Raise ``ValueError`` if a parameter is out of range or does not fit rows of that width."""
+
+    def closed_form(self, n_features: int) -> Form:
+        """The kernel as data, for export to C and ONNX; a class that can be exported gives it (see ``closed_form``)."""
+        raise NotImplementedError
 
     def get_log_parameters(self) -> dict[str, FloatArray]:
         """Logarithms of the positive parameters, by the names that ``set_params`` takes."""

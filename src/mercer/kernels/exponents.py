@@ -35,7 +35,8 @@ def scale_rows(rows: FloatArray, shift: FloatArray, inverse_scale: FloatArray, o
         half_norm = _half_square(out, i, n_features)
         out[i, n_features] = -half_norm
         out[i, n_features + 1] = one
-        largest = max(largest, half_norm)
+        if half_norm > largest:  # noqa: PLR1730  max would be compiled as a function of its own
+            largest = half_norm
     return largest
 
 

@@ -15,7 +15,7 @@ def median_distance(sample: FloatArray, weights: FloatArray | None = None) -> fl
     with the square of the sample: give it a thousand rows, not all.
     """
     rows = np.asarray(sample, dtype=np.float64)
-    spread = np.max(np.abs(rows - rows[0]), initial=0.0)  # divide by it, lest squares of huge values overflow
+    spread = np.max(np.abs(rows - rows[0]), initial=0.0)  # divide by it: squares of huge values would overflow
     if spread == 0.0 or not np.isfinite(spread):
         return 1.0
     distances = pdist(rows / spread)

@@ -1,22 +1,19 @@
 """Kernels by name."""
 
-from collections.abc import Callable
 from typing import Any
 
 from mercer.kernels.base import Kernel
-from mercer.kernels.dot_product import Linear, Polynomial
 from mercer.kernels.function import Function
-from mercer.kernels.stationary import Gaussian, Matern
+from mercer.kernels.stationary import Stationary
 
-__all__ = ["KERNEL_NAMES", "as_kernel"]
+__all__ = ["as_kernel", "kernel_names"]
 
-_NAMED: dict[str, Callable[[], Kernel]] = {
-    "gaussian": lambda: Gaussian(length_scale="median"),
-    "matern": lambda: Matern(length_scale="median"),
-    "linear": Linear,
-    "polynomial": Polynomial,
-}
-KERNEL_NAMES = tuple(_NAMED)
+
+def kernel_names() -> dict[str, type[Kernel]]:
+    """The public kernels that have a name, by it."""
+    from mercer.kernels import KERNELS
+
+    return {kernel.name: kernel for kernel in KERNELS if kernel.name is not None}
 
 
 def as_kernel(kernel: Any) -> Kernel:
@@ -32,10 +29,11 @@ def as_kernel(kernel: Any) -> Kernel:
     """
     if isinstance(kernel, Kernel):
         return kernel
-    if isinstance(kernel, str) and kernel in _NAMED:
-        return _NAMED[kernel]()
+    named = kernel_names()
+    if isinstance(kernel, str) and kernel in named:
+        return named[kernel](length_scale="median") if issubclass(named[kernel], Stationary) else named[kernel]()
     if callable(kernel) and not isinstance(kernel, type):
         return Function(kernel)
-    names = ", ".join(repr(name) for name in KERNEL_NAMES)
+    names = ", ".join(repr(name) for name in named)
     msg = f"kernel must be one of {names}, a kernel object, or a function of two matrices; got {kernel!r}."
     raise ValueError(msg)

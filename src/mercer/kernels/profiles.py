@@ -1,70 +1,54 @@
-r"""Elementwise profiles of the stationary kernels, compiled and vectorised.
+r"""Formulas of stationary kernels as compiled loops.
 
-A stationary kernel is a function of the exponent :math:`E = -r^2/2`, with :math:`r` the scaled distance. The functions
-below turn a tile of exponents into a tile of kernel values, or of derivatives :math:`\partial k/\partial E`, in place
-and in one pass. Scalars come in the tile's dtype: a float64 constant would turn float32 loops into float64 ones. Tiles
-are C-contiguous, and the loops run over them flat: a loop per row costs half as much again.
+A stationary kernel is a function of the exponent :math:`E = -r^2/2`, with :math:`r` the scaled distance.
+``elementwise`` turns such a formula, a function of one number, into a loop that replaces a tile of exponents by kernel
+values, in place and in one pass::
 
-=============  ==========================================  ============================================
-kernel         k(E), with r = sqrt(-2E)                    dk/dE
-=============  ==========================================  ============================================
-Gaussian       exp(E)                                      exp(E)
-Matérn 1/2     exp(-r)                                     exp(-r) / r  (0 at r = 0)
-Matérn 3/2     (1 + √3 r) exp(-√3 r)                       3 exp(-√3 r)
-Matérn 5/2     (1 + √5 r + 5r²/3) exp(-√5 r)               5/3 (1 + √5 r) exp(-√5 r)
-compact        b^ν exp(E), b = max(0, 1 - r/θ)             b^(ν-1) (b + ν/(θr)) exp(E)  (0 at r = 0)
-Wendland 0     t^p, t = max(0, 1 - r)                      p t^(p-1) / r  (0 at r = 0)
-Wendland 1     t^p (1 + p r)                               p(p+1) t^(p-1)
-Wendland 2     t^p (1 + p r + (p²-1)/3 r²)                 (p+1)(p+2)/3 t^(p-1) (1 + (p-1) r)
-=============  ==========================================  ============================================
+    @elementwise
+    def value(E, shape):
+        return (1 - E / shape) ** -shape
 
-The exponential is our own because NumPy's is scalar in float64 on machines without AVX-512: a polynomial after
-Cody-Waite reduction, within 3 units in the last place, four to five times as fast. Exponentials below ``CUTOFF``
-(1e-150 in float64, 1e-18 in float32) become zero: their products would be subnormal numbers, with which BLAS runs ten
-times slower. ``lowest`` is the logarithm below which that happens; a tiny amplitude raises it. Powers of the compact
-kernels below exp(``lowest``) become zero for the same reason.
+Tiles are C-contiguous, and the loops run over them flat: a loop per row costs half as much again. Numbers that a
+formula takes come in the tile's dtype, integers as they are: a literal ``1`` in the formula would turn float32 loops
+into float64 ones, which is as precise but slower.
+
+``exp`` is our own because NumPy's is scalar in float64 on machines without AVX-512: a polynomial after Cody-Waite
+reduction, within 3 units in the last place, four to five times as fast. Exponentials, and values of kernels, below
+``CUTOFF`` (1e-150 in float64, 1e-18 in float32) become zero: their products would be subnormal numbers, with which BLAS
+runs ten times slower.
 """
+
+from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from functools import cached_property
+from types import FunctionType
+from typing import Any, overload
 
 import numpy as np
 
-from mercer._jit import (
-    array_at,
-    bits_to_float,
-    callback,
-    float_to_bits,
-    inlined,
-    jit,
-    overload,
-    wide_vectors,
-)
+from mercer import _jit
+from mercer._jit import bits_to_float, float_to_bits, inlined, jit
 from mercer._typing import FloatArray
-from mercer.kernels.exponents import scaled_exponent
+from mercer.kernels.closed_form import is_product
 
 __all__ = [
     "CUTOFF",
-    "LARGEST_INTEGER_POWER",
-    "compact_gaussian",
-    "compact_gaussian_slope",
-    "exponential",
-    "exponential_over_distance",
-    "gaussian",
-    "gaussian_callback",
-    "linear_exponential",
-    "quadratic_exponential",
-    "wendland",
-    "wendland_over_distance",
+    "Elementwise",
+    "Profile",
+    "as_power",
+    "distance",
+    "elementwise",
+    "exp",
+    "power",
+    "representable",
+    "smallest_value",
 ]
 
-_wide: Any = wide_vectors
+Profile = Callable[[FloatArray], None]  # replaces exponents by values, in place
 
 CUTOFF = {np.dtype(np.float64): 1e-150, np.dtype(np.float32): 1e-18}
-
-# Integer powers up to here are products of repeated squares, seven of them at the most.
-LARGEST_INTEGER_POWER = 127
 
 _LOWEST64 = math.log(1e-150)
 _LOWEST32 = np.float32(math.log(1e-18))
@@ -83,12 +67,12 @@ _F2, _F3, _F4, _F5, _F6, _F7 = (np.float32(1.0 / math.factorial(k)) for k in ran
 _ONE32, _ZERO32 = np.float32(1.0), np.float32(0.0)
 
 
-def _exp(x: Any, lowest: Any) -> Any:
-    """exp(min(x, 0)), zero where x <= lowest. In compiled code; see the two versions below."""
-    raise NotImplementedError
+def exp(x: Any) -> Any:
+    """exp(min(x, 0)), zero where that is below the cutoff; in compiled code one of the two versions below."""
+    return math.exp(min(x, 0.0))
 
 
-def _exp64(x: Any, lowest: Any) -> Any:
+def _exp64(x: Any) -> Any:
     clipped = max(min(x, 0.0), _LOWEST64)
     rounded = clipped * _LOG2E + _ROUND64
     k = rounded - _ROUND64
@@ -106,10 +90,10 @@ def _exp64(x: Any, lowest: Any) -> Any:
     p = p * t + 1.0
     p = p * t + 1.0
     power = bits_to_float((float_to_bits(rounded) << _MANTISSA64) + _ONE_BITS64)
-    return p * power if x > lowest else 0.0
+    return p * power if x > _LOWEST64 else 0.0
 
 
-def _exp32(x: Any, lowest: Any) -> Any:
+def _exp32(x: Any) -> Any:
     clipped = max(min(x, _ZERO32), _LOWEST32)
     rounded = clipped * _LOG2E32 + _ROUND32
     k = rounded - _ROUND32
@@ -123,106 +107,29 @@ def _exp32(x: Any, lowest: Any) -> Any:
     p = p * t + _ONE32
     # Numba widens 32-bit integer arithmetic to 64 bits: narrow it again.
     power = bits_to_float(np.int32((float_to_bits(rounded) << _MANTISSA32) + _ONE_BITS32))
-    return p * power if x > lowest else _ZERO32
+    return p * power if x > _LOWEST32 else _ZERO32
 
 
-@overload(_exp, inline="always", jit_options={"fastmath": {"contract"}})
-def _choose_exp(x: Any, lowest: Any) -> Callable[[Any, Any], Any]:
+@_jit.overload(exp, inline="always", jit_options={"fastmath": {"contract"}})
+def _choose_exp(x: Any) -> Callable[[Any], Any]:
     return _exp64 if x.bitwidth == 64 else _exp32
 
 
 @inlined
-def _distance(exponent: Any) -> Any:
+def distance(exponent: Any) -> Any:
+    """r = √(-2E)."""
     # |E| and not -E: rounding may leave the exponent of two equal points slightly positive.
     return np.sqrt(abs(exponent + exponent))
 
 
-@jit
-def gaussian(tile: FloatArray, amplitude: Any, lowest: Any) -> None:
-    """Replace E by amplitude · exp(E)."""
-    flat = tile.reshape(tile.size)
-    for i in range(flat.size):
-        flat[i] = amplitude * _exp(flat[i], lowest)
-
-
-def gaussian_callback() -> int:
-    """``gaussian`` for compiled code; see ``Factors``. Parameters: amplitude, lowest, limits."""
-    return callback(_gaussian_rows, "fiiififif")
-
-
-def _gaussian_rows(  # noqa: PLR0917  a callback has no tuples
-    tile: Any,
-    n_rows: Any,
-    n_columns: Any,
-    stride: Any,
-    left: Any,
-    width: Any,
-    right: Any,
-    right_stride: Any,
-    parameters: Any,
-) -> None:
-    _wide()
-    table, rows = array_at(tile, (n_rows[0], stride[0])), array_at(left, (n_rows[0], width[0]))
-    points, n_features = array_at(right, (width[0], right_stride[0])), width[0] - 2
-    amplitude, lowest, far, negligible, rounding = array_at(parameters, 5)
-    for i in range(n_rows[0]):
-        norm = -rows[i, n_features]
-        if norm > far:  # as in recompute_pairs
-            for j in range(n_columns[0]):
-                if table[i, j] >= negligible - rounding * norm:
-                    table[i, j] = scaled_exponent(rows, i, points, j)
-        for j in range(n_columns[0]):
-            table[i, j] = amplitude * _exp(table[i, j], lowest)
-
-
-@jit
-def exponential(tile: FloatArray, amplitude: Any, root: Any, lowest: Any) -> None:
-    """Replace E by amplitude · exp(-s), s = root · r."""
-    flat = tile.reshape(tile.size)
-    for i in range(flat.size):
-        flat[i] = amplitude * _exp(-root * _distance(flat[i]), lowest)
-
-
-@jit
-def linear_exponential(tile: FloatArray, amplitude: Any, root: Any, lowest: Any) -> None:
-    """Replace E by amplitude · (1 + s) exp(-s), s = root · r."""
-    flat = tile.reshape(tile.size)
-    farthest = -(lowest + lowest)  # there the exponential is zero; s stops, lest ∞ · 0 be NaN
-    for i in range(flat.size):
-        s = min(root * _distance(flat[i]), farthest)
-        flat[i] = (amplitude + amplitude * s) * _exp(-s, lowest)
-
-
-@jit
-def quadratic_exponential(tile: FloatArray, amplitude: Any, third: Any, root: Any, lowest: Any) -> None:
-    """Replace E by (amplitude · (1 + s) + third · s²) exp(-s), s = root · r."""
-    flat = tile.reshape(tile.size)
-    farthest = -(lowest + lowest)
-    for i in range(flat.size):
-        s = min(root * _distance(flat[i]), farthest)
-        flat[i] = (amplitude + s * (amplitude + third * s)) * _exp(-s, lowest)
-
-
-@jit
-def exponential_over_distance(tile: FloatArray, amplitude: Any, lowest: Any) -> None:
-    """Replace E by amplitude · exp(-r) / r, and by 0 where r = 0."""
-    flat = tile.reshape(tile.size)
-    for i in range(flat.size):
-        r = _distance(flat[i])
-        if r > 0:
-            flat[i] = amplitude * _exp(-r, lowest) / r
-        else:
-            flat[i] = r  # a zero of the tile's dtype
-
-
-def _power(base: Any, exponent: Any, one: Any) -> Any:
-    """base^exponent, base >= 0. In compiled code, by the type of the exponent; see the two versions below."""
-    raise NotImplementedError
+def power(base: Any, exponent: Any, one: Any) -> Any:
+    """base^exponent, base >= 0, and one in its dtype; compiled by the type of the exponent, see ``as_power``."""
+    return base**exponent * one
 
 
 def _integer_power(base: Any, exponent: Any, one: Any) -> Any:
     # The bits are the same for the whole tile: without a loop over them the loop over the tile vectorises. Squares that
-    # are not used stay at one, lest they be subnormal.
+    # are not used stay at one, so that they cannot be subnormal.
     result = base if exponent & 1 else one
     square = base if exponent > 1 else one
     square = square * square
@@ -247,62 +154,101 @@ def _real_power(base: Any, exponent: Any, one: Any) -> Any:
     return base**exponent
 
 
-@overload(_power, inline="always", jit_options={"fastmath": {"contract"}})
+@_jit.overload(power, inline="always", jit_options={"fastmath": {"contract"}})
 def _choose_power(base: Any, exponent: Any, one: Any) -> Callable[[Any, Any, Any], Any]:
     return _integer_power if hasattr(exponent, "signed") else _real_power  # integer types alone have a sign to declare
 
 
-@jit
-def compact_gaussian(tile: FloatArray, amplitude: Any, support: Any, exponent: Any, lowest: Any) -> None:
-    """Replace E by amplitude · b^exponent exp(E), b = max(0, 1 - r/support)."""
+def as_power(exponent: float) -> float:
+    """An integer, where ``power`` is to be a product of squares, else a float."""
+    return int(exponent) if is_product(exponent) else float(exponent)
+
+
+# -------------------------------------------------------------------------------------------------------------- loops
+
+
+def _fill(tile: FloatArray, amplitude: Any, *numbers: Any) -> None:
     flat = tile.reshape(tile.size)
-    one, zero = tile.dtype.type(1), tile.dtype.type(0)
-    inverse, smallest = one / support, np.exp(lowest)
     for i in range(flat.size):
-        r = _distance(flat[i])
-        base = max(one - r * inverse, zero)
-        value = _power(base, exponent, one) * _exp(flat[i], lowest)
-        flat[i] = amplitude * value if (r < support) & (value > smallest) else zero
+        flat[i] = amplitude * formula(flat[i], *numbers)  # type: ignore[name-defined]  # noqa: F821
 
 
-@jit
-def compact_gaussian_slope(
-    tile: FloatArray, amplitude: Any, support: Any, exponent: Any, less: Any, lowest: Any
-) -> None:
-    """Replace E by amplitude · b^less (b + exponent/(support · r)) exp(E), less = exponent - 1; by 0 where r = 0."""
+def _fill_and_flush(tile: FloatArray, amplitude: Any, smallest: Any, *numbers: Any) -> None:
     flat = tile.reshape(tile.size)
-    one, zero = tile.dtype.type(1), tile.dtype.type(0)
-    inverse = one / support
+    zero = smallest - smallest
     for i in range(flat.size):
-        r = _distance(flat[i])
-        base = max(one - r * inverse, zero)
-        if r > zero and r < support and base > zero:
-            decay = amplitude * _power(base, less, one) * _exp(flat[i], lowest)
-            flat[i] = decay * (base + exponent * inverse / r)
-        else:
-            flat[i] = zero
+        value = formula(flat[i], *numbers)  # type: ignore[name-defined]  # noqa: F821
+        flat[i] = amplitude * value if abs(value) > smallest else zero  # NaN (∞ · 0, far away) becomes zero, too
 
 
-@jit
-def wendland(tile: FloatArray, amplitude: Any, exponent: Any, linear: Any, quadratic: Any, lowest: Any) -> None:
-    """Replace E by amplitude · t^exponent (1 + linear · r + quadratic · r²), t = max(0, 1 - r), falling with r."""
-    flat = tile.reshape(tile.size)
-    one, zero = tile.dtype.type(1), tile.dtype.type(0)
-    smallest = np.exp(lowest)
-    for i in range(flat.size):
-        r = min(_distance(flat[i]), one)
-        value = min(_power(one - r, exponent, one) * (one + r * (linear + quadratic * r)), one)  # rounding may exceed 1
-        flat[i] = amplitude * value if (r < one) & (value > smallest) else zero
+class Elementwise:
+    """A formula of an exponent and some numbers, as Python and as compiled loops; see ``elementwise``."""
+
+    def __init__(self, formula: Callable[..., Any], *, vanishes: bool) -> None:
+        self.formula, self._vanishes = formula, vanishes
+
+    def profile(self, dtype: np.dtype[Any], amplitude: float, numbers: tuple[float, ...]) -> Profile:
+        """The function that replaces the exponents of a tile by amplitude · formula(E, *numbers)."""
+        factor, smallest = dtype.type(amplitude), smallest_value(dtype, amplitude)
+        given = tuple(n if isinstance(n, int) else dtype.type(representable(n, dtype)) for n in numbers)
+        if self._vanishes and smallest == CUTOFF[dtype]:
+            plain = self._plain
+            return lambda tile: plain(tile, factor, *given)
+        flushing, least = self._flushing, dtype.type(smallest)
+        return lambda tile: flushing(tile, factor, least, *given)
+
+    @cached_property
+    def _plain(self) -> Any:
+        return self._loop(_fill)
+
+    @cached_property
+    def _flushing(self) -> Any:
+        return self._loop(_fill_and_flush)
+
+    @cached_property
+    def _compiled(self) -> Any:
+        return _jit.scalar(self.formula)
+
+    def _loop(self, template: Any) -> Any:
+        """The template with this formula, under the formula's name and place: by these its code is found on disk."""
+        own: Any = self.formula
+        name, line = f"{own.__qualname__}{template.__name__}", own.__code__.co_firstlineno
+        code = template.__code__.replace(
+            co_name=name, co_qualname=name, co_filename=own.__code__.co_filename, co_firstlineno=line
+        )
+        return jit(FunctionType(code, {"formula": self._compiled, "__name__": own.__module__}, name))
 
 
-@jit
-def wendland_over_distance(tile: FloatArray, amplitude: Any, exponent: Any) -> None:
-    """Replace E by amplitude · t^exponent / r, t = max(0, 1 - r), and by 0 where r = 0."""
-    flat = tile.reshape(tile.size)
-    one, zero = tile.dtype.type(1), tile.dtype.type(0)
-    for i in range(flat.size):
-        r = _distance(flat[i])
-        if r > zero and r < one:
-            flat[i] = amplitude * _power(one - r, exponent, one) / r
-        else:
-            flat[i] = zero
+@overload
+def elementwise(formula: Callable[..., Any]) -> Elementwise: ...
+
+
+@overload
+def elementwise(*, vanishes: bool) -> Callable[[Callable[..., Any]], Elementwise]: ...
+
+
+def elementwise(formula: Callable[..., Any] | None = None, *, vanishes: bool = False) -> Any:
+    """Make a compiled loop over tiles of a formula of one exponent; the loop is compiled on its first use.
+
+    Parameters
+    ----------
+    formula : callable
+        ``formula(E, *numbers)``, of what Numba understands, ``exp``, ``distance`` and ``power`` among it.
+    vanishes : bool, default=False
+        Whether the formula itself is zero wherever it would be below ``CUTOFF``, as exponentials are: saves a
+        comparison.
+    """
+    if formula is None:
+        return lambda given: Elementwise(given, vanishes=vanishes)
+    return Elementwise(formula, vanishes=vanishes)
+
+
+def smallest_value(dtype: np.dtype[Any], amplitude: float) -> float:
+    """Value below which a kernel becomes zero: the cutoff, or where amplitude times it is subnormal."""
+    return max(CUTOFF[dtype], min(2.0 * float(np.finfo(dtype).tiny) / amplitude, 1.0))
+
+
+def representable(number: float, dtype: np.dtype[Any]) -> float:
+    """A number that is not negative, moved to where its square and its inverse are normal numbers of that dtype."""
+    smallest = float(np.sqrt(np.finfo(dtype).tiny)) * 2.0
+    return number if number == 0 else min(max(number, smallest), 1.0 / smallest)

@@ -8,7 +8,7 @@ exponent is
     E = -\tfrac12|\tilde x - \tilde z|^2
       = [\tilde x,\, -\tfrac12|\tilde x|^2,\, 1]\cdot[\tilde z,\, 1,\, -\tfrac12|\tilde z|^2],
 
-so the norms ride along as two more columns. The common shift c, the mean of the points, keeps the cancellation small;
+so the norms ride along as two more columns. The common shift c, the median of the points, keeps the cancellation small;
 where it is not small and could be seen, the exponents are computed again from differences (see ``exponents``).
 """
 
@@ -16,20 +16,18 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import clone
 
 from mercer._typing import FloatArray, IntArray
-from mercer.kernels import profiles
 from mercer.kernels.base import Factors, Kernel, Section, check_positive, tile_buffer
 from mercer.kernels.exponents import recompute_pairs, scale_points, scale_rows, scaling_callback
 from mercer.kernels.length_scale import median_distance
+from mercer.kernels.profiles import Elementwise, Profile
 
-__all__ = ["Gaussian", "Matern", "Stationary"]
-
-Profile = Callable[[FloatArray], None]
+__all__ = ["Formula", "Stationary"]
 
 # Rows with |x̃|²/2 above this are looked at: below, the error of an exponent is 32 roundings at the most.
 FAR = 32.0
@@ -37,31 +35,66 @@ FAR = 32.0
 FARTHEST = 1e4
 
 
+class Formula(NamedTuple):
+    """φ(E) and its derivative dφ/dE, both ``elementwise``, with the numbers that they take after E.
+
+    The derivative is ``slope_factor · slope(E, *slope_numbers)``.
+    """
+
+    value: Elementwise
+    slope: Elementwise
+    numbers: tuple[float, ...] = ()
+    slope_numbers: tuple[float, ...] | None = None  # those of the value unless given
+    slope_factor: float = 1.0
+
+
 class Stationary(Kernel):
-    """A kernel amplitude · φ(E), E = -|x - z|²/(2ℓ²), given by compiled profiles for φ and dφ/dE."""
+    """A kernel amplitude · φ(E), E = -|x - z|²/(2ℓ²), with φ(0) = 1, given by its ``formula`` alone.
+
+    A subclass has the parameters ``length_scale``, ``amplitude`` and whatever its formula needs.
+    """
 
     log_parameters: ClassVar[tuple[str, ...]] = ("length_scale", "amplitude")
-    own_slope: ClassVar[bool] = False  # whether dk/dE = k
 
     length_scale: Any
     amplitude: Any
+
+    @abstractmethod
+    def formula(self) -> Formula:
+        """φ and dφ/dE, of a kernel whose parameters are numbers."""
 
     @property
     def smooth_at_zero(self) -> bool:
         """Whether the kernel, as a function of r, has no kink at r = 0."""
         return True
 
-    @abstractmethod
+    @property
+    def own_slope(self) -> bool:
+        """Whether dk/dE = k."""
+        formula = self.formula()
+        return formula.value is formula.slope and formula.slope_numbers is None and formula.slope_factor == 1.0
+
     def profile(self, dtype: np.dtype[Any]) -> Profile:
         """The function that replaces exponents by kernel values in place."""
+        formula = self.formula()
+        return formula.value.profile(dtype, float(self.amplitude), formula.numbers)
 
-    @abstractmethod
     def slope(self, dtype: np.dtype[Any]) -> Profile:
         """The function that replaces exponents by derivatives dk/dE in place."""
+        formula = self.formula()
+        numbers = formula.numbers if formula.slope_numbers is None else formula.slope_numbers
+        return formula.slope.profile(dtype, formula.slope_factor * float(self.amplitude), numbers)
 
     def callback(self) -> tuple[int, FloatArray] | None:
         """``profile`` for float64 and compiled code, with its parameters; see ``Factors``."""
         return None
+
+    def inverse_scale(self, n_features: int) -> FloatArray:
+        """1/ℓ of each feature, for a closed form."""
+        if isinstance(self.length_scale, str):
+            msg = f"length_scale={self.length_scale!r} is a number only for given rows: export a model that is fitted."
+            raise ValueError(msg)  # noqa: TRY004  as for other values of this parameter
+        return np.full(n_features, 1.0 / np.asarray(self.length_scale, dtype=np.float64))
 
     def for_dimension(self, n_features: int) -> Self:
         """The kernel as it is on rows of that width: itself, where no parameter depends on the width."""
@@ -279,111 +312,3 @@ class Contraction:
     def by_parameters(self) -> dict[str, FloatArray]:
         by_amplitude = np.sum(self._slopes if self._kernel.own_slope else self._values())
         return {"length_scale": self._by_scale, "amplitude": np.asarray(by_amplitude)}
-
-
-def lowest_logarithm(dtype: np.dtype[Any], amplitude: float) -> Any:
-    """Logarithm below which an exponential becomes zero: at the cutoff, or where amplitude times it is subnormal."""
-    smallest_normal = float(np.finfo(dtype).tiny)
-    return dtype.type(np.log(max(profiles.CUTOFF[dtype], min(2.0 * smallest_normal / amplitude, 1.0))))
-
-
-class Gaussian(Stationary):
-    r"""Gaussian kernel, :math:`A\exp(-|x-z|^2/(2\ell^2))`.
-
-    Parameters
-    ----------
-    length_scale : float, array of one per feature, or "median", default=1.0
-        ℓ. ``"median"`` takes the median distance between rows when the model is fitted.
-    amplitude : float, default=1.0
-        A, the value of k(x, x): the prior variance of the function.
-
-    Examples
-    --------
-    >>> from mercer.kernels import Gaussian
-    >>> Gaussian(length_scale=2.0)([[0.0, 0.0]], [[0.0, 0.0], [2.0, 0.0]]).round(4)
-    array([[1.    , 0.6065]])
-    """
-
-    own_slope: ClassVar[bool] = True
-
-    def __init__(self, length_scale: Any = 1.0, amplitude: float = 1.0) -> None:
-        self.length_scale = length_scale
-        self.amplitude = amplitude
-
-    def profile(self, dtype: np.dtype[Any]) -> Profile:
-        """A exp(E)."""
-        amplitude, lowest = dtype.type(self.amplitude), lowest_logarithm(dtype, self.amplitude)
-        return lambda tile: profiles.gaussian(tile, amplitude, lowest)
-
-    def callback(self) -> tuple[int, FloatArray] | None:
-        """A exp(E); a subclass with a profile of its own has none."""
-        if type(self).profile is not Gaussian.profile:
-            return None
-        lowest = lowest_logarithm(np.dtype(np.float64), self.amplitude)
-        return profiles.gaussian_callback(), np.array([self.amplitude, lowest])
-
-    def slope(self, dtype: np.dtype[Any]) -> Profile:
-        """A exp(E): the Gaussian is its own derivative."""
-        return self.profile(dtype)
-
-
-class Matern(Stationary):
-    r"""Matérn kernel of smoothness ν = 1/2, 3/2 or 5/2.
-
-    With :math:`s = \sqrt{2\nu}\,|x-z|/\ell`: :math:`A e^{-s}`, :math:`A(1+s)e^{-s}`, :math:`A(1+s+s^2/3)e^{-s}`.
-
-    Parameters
-    ----------
-    length_scale : float, array of one per feature, or "median", default=1.0
-        ℓ. ``"median"`` takes the median distance between rows when the model is fitted.
-    nu : {0.5, 1.5, 2.5}, default=1.5
-        Smoothness: the function is differentiable ⌈ν⌉-1 times.
-    amplitude : float, default=1.0
-        A, the value of k(x, x): the prior variance of the function.
-
-    Examples
-    --------
-    >>> from mercer.kernels import Matern
-    >>> Matern(length_scale=2.0, nu=0.5)([[0.0, 0.0]], [[0.0, 0.0], [2.0, 0.0]]).round(4)
-    array([[1.    , 0.3679]])
-    """
-
-    def __init__(self, length_scale: Any = 1.0, nu: float = 1.5, amplitude: float = 1.0) -> None:
-        self.length_scale = length_scale
-        self.nu = nu
-        self.amplitude = amplitude
-
-    @property
-    def smooth_at_zero(self) -> bool:
-        """No: Matérn 1/2 has a kink, the others' high derivatives have."""
-        return False
-
-    def check(self, n_features: int | None = None) -> None:
-        """Raise ``ValueError`` also for a smoothness that is not built."""
-        super().check(n_features)
-        if self.nu not in (0.5, 1.5, 2.5):
-            msg = f"nu must be 0.5, 1.5 or 2.5, got {self.nu!r}; nu → ∞ is the Gaussian kernel."
-            raise ValueError(msg)
-
-    def profile(self, dtype: np.dtype[Any]) -> Profile:
-        """The formula of the class, with s = √(2ν) r."""
-        amplitude, root = dtype.type(self.amplitude), dtype.type(np.sqrt(2.0 * self.nu))
-        lowest = lowest_logarithm(dtype, self.amplitude)
-        if self.nu == 0.5:
-            return lambda tile: profiles.exponential(tile, amplitude, root, lowest)
-        if self.nu == 1.5:
-            return lambda tile: profiles.linear_exponential(tile, amplitude, root, lowest)
-        third = dtype.type(self.amplitude / 3)
-        return lambda tile: profiles.quadratic_exponential(tile, amplitude, third, root, lowest)
-
-    def slope(self, dtype: np.dtype[Any]) -> Profile:
-        """dk/dE: A e^{-r}/r, 3A e^{-s}, (5/3)A (1+s) e^{-s}."""
-        root, lowest = dtype.type(np.sqrt(2.0 * self.nu)), lowest_logarithm(dtype, self.amplitude)
-        if self.nu == 0.5:
-            amplitude = dtype.type(self.amplitude)
-            return lambda tile: profiles.exponential_over_distance(tile, amplitude, lowest)
-        if self.nu == 1.5:
-            triple = dtype.type(3 * self.amplitude)
-            return lambda tile: profiles.exponential(tile, triple, root, lowest)
-        five_thirds = dtype.type(5 * self.amplitude / 3)
-        return lambda tile: profiles.linear_exponential(tile, five_thirds, root, lowest)

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from mercer._typing import FloatArray
+from mercer.kernels.closed_form import Form, OfDistance, OfInnerProduct, is_product
 from mercer.kernels.profiles import CUTOFF
-from mercer.persistence.closed_form import Form, OfDistance, OfInnerProduct, is_product
 from mercer.persistence.rounding import in_dtype
 
 __all__ = ["BLOCK", "Dialect", "KernelWriter"]

@@ -9,8 +9,8 @@ import numpy as np
 
 from mercer._typing import AnyArray, FloatArray
 from mercer._validation import check_is_fitted
+from mercer.kernels.closed_form import Form, closed_form
 from mercer.model import KernelExpansion, OneVsOne, OneVsRest, Outputs, Regression, read_outputs
-from mercer.persistence.closed_form import Form, closed_form
 
 __all__ = ["Exported", "read_model"]
 

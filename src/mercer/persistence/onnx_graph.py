@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mercer._typing import FloatArray
+from mercer.kernels.closed_form import Form, OfDistance, OfInnerProduct
 from mercer.model import OneVsOne, OneVsRest
-from mercer.persistence.closed_form import Form, OfDistance, OfInnerProduct
 from mercer.persistence.exported import Exported, read_model
 from mercer.persistence.onnx_nodes import Nodes, type_code
 from mercer.persistence.rounding import centre, in_dtype, warn_of_rounding

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mercer._typing import AnyArray
-from mercer.persistence.closed_form import is_product
+from mercer.kernels.closed_form import is_product
 from mercer.persistence.rounding import in_dtype
 
 __all__ = ["Nodes", "type_code"]

@@ -15,6 +15,8 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+from mercer.kernels import KERNELS, Function
+
 __all__ = ["class_of", "fitted_attributes", "function_of", "is_model", "name_of", "name_of_function", "names"]
 
 _EXACT = "n_features_in_ feature_names_in_? kernel_ jitter_ n_iter_ expansion_ _factor _eta _index _n_rows"
@@ -56,26 +58,22 @@ _ESTIMATORS = {
 # Models, kernels and strategies: what can be the whole of an archive, and has parameters only, or fields.
 _MODELS = {
     "Basis": "basis.base:Basis",
-    "CompactGaussian": "kernels.compact:CompactGaussian",
     "Distribution": "basis.distribution:Distribution",
     "ForwardSelection": "basis.forward_selection:ForwardSelection",
-    "Gaussian": "kernels.stationary:Gaussian",
     "KMeans": "basis.kmeans:KMeans",
     "KernelExpansion": "model.expansion:KernelExpansion",
     "Leverage": "basis.leverage:Leverage",
-    "Linear": "kernels.dot_product:Linear",
-    "Matern": "kernels.stationary:Matern",
     "PivotedCholesky": "basis.pivoted_cholesky:PivotedCholesky",
-    "Polynomial": "kernels.dot_product:Polynomial",
-    "Precomputed": "kernels.precomputed:Precomputed",
-    "Product": "kernels.algebra:Product",
     "Sequential": "basis.sequential:Sequential",
     "SparseGreedy": "basis.sparse_greedy:SparseGreedy",
-    "Sum": "kernels.algebra:Sum",
     "SupervisedCholesky": "basis.supervised_cholesky:SupervisedCholesky",
     "Uniform": "basis.uniform:Uniform",
-    "Wendland": "kernels.compact:Wendland",
 } | {name: f"{module}:{name}" for name, (module, _) in _ESTIMATORS.items()}
+_MODELS |= {
+    kernel.__name__: f"{kernel.__module__.removeprefix('mercer.')}:{kernel.__name__}"
+    for kernel in KERNELS
+    if kernel is not Function  # which holds code
+}
 
 # What models are made of.
 _PARTS = {

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mercer._typing import FloatArray
-from mercer.persistence.closed_form import Form, OfDistance, OfInnerProduct
+from mercer.kernels.closed_form import Form, OfDistance, OfInnerProduct
 from mercer.persistence.exported import Exported
 
 __all__ = ["centre", "evaluate", "float32_error", "in_dtype", "warn_of_rounding"]

@@ -134,7 +134,7 @@ class RidgePath:
     projections: FloatArray  # (r, p): Qᵀc
 
     def solve(self, noise: float) -> RidgeSolution:
-        """U = Q (Θ + λ)⁻¹ Qᵀc; directions without data, where Θ + λ vanishes, keep their prior."""
+        """u = Q (Θ + λ)⁻¹ Qᵀc; directions without data, where Θ + λ vanishes, keep their prior."""
         inverse = self._inverse(noise)
         share = np.where(inverse > 0, noise * inverse, 1.0)
         root = np.sqrt(share)[:, np.newaxis] * self.eigenvectors.T

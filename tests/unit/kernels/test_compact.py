@@ -3,9 +3,10 @@ import itertools
 import numpy as np
 import pytest
 
-from mercer.kernels import CompactGaussian, Gaussian, Linear, Wendland, profiles
+from mercer.kernels import CompactGaussian, Gaussian, Linear, Wendland
 from mercer.kernels.compact import Compact
 from mercer.kernels.length_scale import median_distance
+from mercer.kernels.profiles import CUTOFF
 from tests.kernel_cases import Case, assert_tile, both_dtypes
 
 by_kernel = {"ids": lambda kernel: str(Case(kernel))}
@@ -281,7 +282,7 @@ def test_integer_powers(power, dtype):
     r = np.sqrt(-2.0 * tile.astype(np.float64))
     with np.errstate(under="ignore"):
         expected = (1 - r) ** power
-    expected[expected <= profiles.CUTOFF[np.dtype(dtype)]] = 0.0
+    expected[expected <= CUTOFF[np.dtype(dtype)]] = 0.0
     kernel = Wendland(smoothness=0, dimension=2 * (power - 1) or 1)
     kernel.profile(np.dtype(dtype))(tile)
     assert tile.dtype == dtype

@@ -3,11 +3,9 @@
 import numpy as np
 import pytest
 
-from mercer.kernels import profiles
+from mercer.kernels import Gaussian, Matern, elementwise
 from mercer.kernels.exponents import recompute_pairs, scale_rows
-
-# Logarithms below which exponentials are zero.
-LOWEST = {dtype: dtype(np.log(profiles.CUTOFF[np.dtype(dtype)])) for dtype in (np.float64, np.float32)}
+from mercer.kernels.profiles import CUTOFF, as_power, power
 
 both_dtypes = pytest.mark.parametrize("dtype", [np.float64, np.float32])
 
@@ -22,7 +20,11 @@ def flushed_exp(x, dtype):
     """exp in full precision, zero below the cutoff."""
     with np.errstate(under="ignore"):
         values = np.exp(x.astype(np.float64))
-    return np.where(values > profiles.CUTOFF[np.dtype(dtype)], values, 0.0)
+    return np.where(values > CUTOFF[np.dtype(dtype)], values, 0.0)
+
+
+def fill(kernel, tile):
+    kernel.profile(tile.dtype)(tile)
 
 
 def ulps(actual, expected):
@@ -33,31 +35,32 @@ def ulps(actual, expected):
 def test_the_exponential_is_within_two_units_in_the_last_place(dtype):
     tile = exponents(dtype, lowest=-400.0 if dtype == np.float64 else -50.0)
     expected = flushed_exp(tile, dtype)
-    profiles.gaussian(tile, dtype(1), LOWEST[dtype])
+    fill(Gaussian(), tile)
     assert tile.dtype == dtype
     assert np.max(ulps(tile, expected)) <= 2.5  # two, and half a unit of rounding of the expected values
 
 
 @both_dtypes
 def test_values_below_the_cutoff_are_exactly_zero(dtype):
-    edge = np.log(profiles.CUTOFF[np.dtype(dtype)])
+    edge = np.log(CUTOFF[np.dtype(dtype)])
     tile = np.array([[edge * 0.999, edge * 1.001, 10 * edge, -np.finfo(dtype).max, -np.inf]], dtype=dtype)
-    profiles.gaussian(tile, dtype(1), LOWEST[dtype])
-    assert tile[0, 0] >= profiles.CUTOFF[np.dtype(dtype)]
+    fill(Gaussian(), tile)
+    assert tile[0, 0] >= CUTOFF[np.dtype(dtype)]
     np.testing.assert_array_equal(tile[0, 1:], 0)
 
 
 @both_dtypes
-def test_the_cutoff_can_be_raised(dtype):
+def test_a_tiny_amplitude_raises_the_cutoff(dtype):
     tile = np.array([[-1.0, -2.9, -3.1, -30.0]], dtype=dtype)
-    profiles.gaussian(tile, dtype(1), dtype(-3.0))
-    np.testing.assert_allclose(tile, [[np.exp(-1.0), np.exp(-2.9), 0.0, 0.0]], rtol=1e-6)
+    amplitude = 2 * np.finfo(dtype).tiny * np.exp(3.0)  # times exp(-3) it is just normal
+    fill(Gaussian(amplitude=amplitude), tile)
+    np.testing.assert_allclose(tile / dtype(amplitude), [[np.exp(-1.0), np.exp(-2.9), 0.0, 0.0]], rtol=1e-6)
 
 
 @both_dtypes
 def test_a_positive_exponent_is_rounding_and_counts_as_zero(dtype):
     tile = np.array([[1e-6, 1e-3]], dtype=dtype)
-    profiles.gaussian(tile, dtype(2), LOWEST[dtype])
+    fill(Gaussian(amplitude=2.0), tile)
     np.testing.assert_array_equal(tile, dtype(2))
 
 
@@ -75,11 +78,7 @@ def matern52(r, decay):
     return (1 + s + s**2 / 3) * decay(s)
 
 
-COMPILED = {
-    matern12: lambda tile, t: profiles.exponential(tile, t(2), t(1), LOWEST[t]),
-    matern32: lambda tile, t: profiles.linear_exponential(tile, t(2), t(np.sqrt(3)), LOWEST[t]),
-    matern52: lambda tile, t: profiles.quadratic_exponential(tile, t(2), t(2 / 3), t(np.sqrt(5)), LOWEST[t]),
-}
+COMPILED = {matern12: Matern(nu=0.5, amplitude=2.0), matern32: Matern(amplitude=2.0), matern52: Matern(1.0, 2.5, 2.0)}
 
 
 @pytest.mark.parametrize("formula", COMPILED)
@@ -88,12 +87,12 @@ def test_matern_profiles(formula, dtype):
     lowest = -5e4 if dtype == np.float64 else -600.0
     tile = exponents(dtype, lowest)
     expected = 2 * formula(np.sqrt(-2.0 * tile.astype(np.float64)), lambda s: flushed_exp(-s, dtype))
-    COMPILED[formula](tile, dtype)
-    kept = expected > 2 * profiles.CUTOFF[np.dtype(dtype)]
+    fill(COMPILED[formula], tile)
+    kept = expected > 2 * CUTOFF[np.dtype(dtype)]
     # s is known to eps·s, and s < 360 (42) above the cutoff.
     largest = 360 if dtype == np.float64 else 42
     np.testing.assert_allclose(tile[kept], expected[kept], rtol=4 * largest * np.finfo(dtype).eps)
-    assert np.all(tile[~kept] <= 1e4 * profiles.CUTOFF[np.dtype(dtype)])
+    assert np.all(tile[~kept] <= 1e4 * CUTOFF[np.dtype(dtype)])
 
 
 @pytest.mark.parametrize("formula", COMPILED)
@@ -102,14 +101,14 @@ def test_matern_profiles(formula, dtype):
 )
 def test_matern_profiles_vanish_at_infinity(formula, dtype, far):
     tile = np.array([[far, np.finfo(dtype).min]], dtype=dtype)
-    COMPILED[formula](tile, dtype)
+    fill(COMPILED[formula], tile)
     np.testing.assert_array_equal(tile, 0)
 
 
 @pytest.mark.parametrize("formula", COMPILED)
 def test_matern_profiles_at_zero_are_the_amplitude(formula):
     tile = np.zeros((2, 2))
-    COMPILED[formula](tile, np.float64)
+    fill(COMPILED[formula], tile)
     np.testing.assert_array_equal(tile, 2.0)
 
 
@@ -118,24 +117,45 @@ def test_exponential_over_distance(dtype):
     tile = exponents(dtype, lowest=-1e3 if dtype == np.float64 else -600.0)
     r = np.sqrt(-2.0 * tile[:, 1:].astype(np.float64))
     expected = 2 * flushed_exp(-r, dtype) / r
-    profiles.exponential_over_distance(tile, dtype(2), LOWEST[dtype])
+    Matern(nu=0.5, amplitude=2.0).slope(tile.dtype)(tile)
     assert tile[0, 0] == 0  # the derivative is not defined at r = 0: its subgradient zero is taken
     np.testing.assert_allclose(tile[:, 1:], expected, rtol=200 * np.finfo(dtype).eps, atol=1e-19)
 
 
-@pytest.mark.parametrize(
-    "profile",
-    [
-        lambda tile: profiles.gaussian(tile, 1.0, -345.0),
-        lambda tile: profiles.exponential(tile, 1.0, 1.0, -345.0),
-        lambda tile: profiles.linear_exponential(tile, 1.0, 1.0, -345.0),
-        lambda tile: profiles.quadratic_exponential(tile, 1.0, 1 / 3, 1.0, -345.0),
-        lambda tile: profiles.exponential_over_distance(tile, 1.0, -345.0),
-    ],
-)
-def test_profiles_accept_empty_tiles(profile):
+@pytest.mark.parametrize("kernel", [Gaussian(), *COMPILED.values()], ids=str)
+def test_profiles_accept_empty_tiles(kernel):
     for shape in [(0, 3), (3, 0)]:
-        profile(np.empty(shape))
+        fill(kernel, np.empty(shape))
+        kernel.slope(np.dtype(np.float64))(np.empty(shape))
+
+
+@elementwise
+def plain(E, shape, exponent):
+    return power(1 - E / shape, exponent, 1.0)
+
+
+@pytest.mark.parametrize("exponent", [3, 2.5])
+@both_dtypes
+def test_a_formula_becomes_a_loop(exponent, dtype):
+    tile = -np.linspace(0, 9, 50, dtype=dtype).reshape(5, 10)
+    expected = 2 * (1 - tile.astype(np.float64) / 4) ** exponent
+    assert plain.formula(-1.0, 4.0, exponent) == pytest.approx(1.25**exponent)
+    plain.profile(np.dtype(dtype), 2.0, (4.0, as_power(exponent)))(tile)
+    assert tile.dtype == dtype
+    np.testing.assert_allclose(tile, expected, rtol=8 * np.finfo(dtype).eps)
+
+
+@elementwise
+def tiny(E, scale):
+    return scale * E
+
+
+@both_dtypes
+def test_values_that_would_be_subnormal_become_zero_whatever_their_sign(dtype):
+    cutoff = CUTOFF[np.dtype(dtype)]
+    tile = np.array([[-2.0, -0.5, 0.5, 2.0, np.nan]], dtype=dtype)
+    tiny.profile(np.dtype(dtype), 3.0, (cutoff,))(tile)
+    np.testing.assert_allclose(tile, [[-6 * cutoff, 0.0, 0.0, 6 * cutoff, 0.0]], rtol=1e-6)
 
 
 @both_dtypes

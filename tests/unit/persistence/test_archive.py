@@ -308,7 +308,7 @@ class Impostor:
     """Says that it is a kernel of ours."""
 
 
-Impostor.__module__, Impostor.__qualname__ = "mercer.kernels.stationary", "Gaussian"
+Impostor.__module__, Impostor.__qualname__ = "mercer.kernels.gaussian", "Gaussian"
 
 
 def looping():

@@ -300,7 +300,7 @@ def test_pickled_arrays_are_never_read(parts):
         {"object": ["builtins:eval", {}]},
         {"object": ["Function", {"function": {"function": "unchanged"}, "amplitude": 1.0}]},
         {"object": ["Trap", {}]},
-        {"object": ["mercer.kernels.stationary:Gaussian", {}]},
+        {"object": ["mercer.kernels.gaussian:Gaussian", {}]},
         {"object": ["__import__", {}]},
         {"function": "builtins.eval"},
         {"function": ["unchanged"]},

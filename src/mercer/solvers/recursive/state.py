@@ -166,7 +166,7 @@ class State(NamedTuple):
 
 
 class Data(NamedTuple):
-    """K(x, x) (n,), targets (n, p), weights (n,) of n rows; |ρ|² (n,), to be filled in."""
+    """k(x, x) (n,), targets (n, p), weights (n,) of n rows; |ρ|² (n,), to be filled in."""
 
     prior: FloatArray
     targets: FloatArray

@@ -1,4 +1,4 @@
-"""Kernels of the inner product: linear and polynomial."""
+"""The polynomial kernel."""
 
 from __future__ import annotations
 
@@ -8,56 +8,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mercer._typing import FloatArray
-from mercer.kernels.base import Kernel, Section, check_positive, tile_buffer
+from mercer.kernels.base import Kernel, Section, check_positive
+from mercer.kernels.closed_form import OfInnerProduct
+from mercer.kernels.linear import InnerProducts
 
-__all__ = ["Linear", "Polynomial"]
-
-
-class Linear(Kernel):
-    r"""Linear kernel, :math:`A\,x^\top z`.
-
-    Parameters
-    ----------
-    amplitude : float, default=1.0
-        A, the prior variance of each coefficient of the linear function.
-
-    Examples
-    --------
-    >>> from mercer.kernels import Linear
-    >>> Linear()([[1.0, 2.0]], [[3.0, 4.0]])
-    array([[11.]])
-    """
-
-    log_parameters: ClassVar[tuple[str, ...]] = ("amplitude",)
-
-    def __init__(self, amplitude: float = 1.0) -> None:
-        self.amplitude = amplitude
-
-    def check(self, n_features: int | None = None) -> None:
-        """Raise ``ValueError`` for an amplitude that is not positive."""
-        check_positive(self.amplitude, "amplitude")
-
-    def bind(self, points: FloatArray, dtype: Any = np.float64) -> Section:
-        """Prepare k(·, points) for many tiles of rows."""
-        self.check()
-        return _LinearSection(points, factor=float(self.amplitude), dtype=np.dtype(dtype))
-
-    def diagonal(self, rows: FloatArray) -> FloatArray:
-        """A |x|²."""
-        rows = np.asarray(rows, dtype=np.float64)
-        return np.asarray(float(self.amplitude) * np.einsum("ij,ij->i", rows, rows))
-
-    def points_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> FloatArray:
-        """Contract ∂k/∂z = A x; see ``Kernel``."""
-        return np.asarray(self.amplitude * (weights.T @ np.asarray(rows, dtype=np.float64)))
-
-    def parameter_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
-        """Contract ∂k/∂log A = k; see ``Kernel``."""
-        return {"amplitude": np.asarray(np.sum(weights * self(rows, points)))}
-
-    def diagonal_gradient(self, rows: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
-        """∂k/∂log A = k."""
-        return {"amplitude": np.asarray(weights @ self.diagonal(rows))}
+__all__ = ["Polynomial"]
 
 
 class Polynomial(Kernel):
@@ -80,6 +35,8 @@ class Polynomial(Kernel):
     >>> Polynomial(degree=2)([[1.0, 2.0]], [[3.0, 4.0]])
     array([[144.]])
     """
+
+    name: ClassVar[str | None] = "polynomial"
 
     def __init__(self, degree: int = 3, scale: float = 1.0, offset: float = 1.0, amplitude: float = 1.0) -> None:
         self.degree = degree
@@ -151,20 +108,14 @@ class Polynomial(Kernel):
         inner = np.asarray(rows, dtype=np.float64) @ np.asarray(points, dtype=np.float64).T
         return np.asarray(self.amplitude * self.degree * (self.scale * inner + self.offset) ** (self.degree - 1))
 
-
-class _LinearSection(Section):
-    def __init__(self, points: FloatArray, *, factor: float, dtype: np.dtype[Any]) -> None:
-        self.n_points, self.dtype = len(points), dtype
-        self._points = np.ascontiguousarray((factor * np.asarray(points, dtype=np.float64)).astype(dtype).T)
-
-    def tile(self, rows: FloatArray, out: FloatArray | None = None) -> FloatArray:
-        out = tile_buffer(self, len(rows), out)
-        return np.matmul(np.ascontiguousarray(rows, dtype=self.dtype), self._points, out=out)
+    def closed_form(self, n_features: int) -> OfInnerProduct:
+        """A (s xᵀz + c)^p."""
+        return OfInnerProduct(float(self.amplitude), float(self.scale), float(self.offset), int(self.degree))
 
 
 class _PolynomialSection(Section):
     def __init__(self, kernel: Polynomial, points: FloatArray, *, dtype: np.dtype[Any]) -> None:
-        self._inner = _LinearSection(points, factor=float(kernel.scale), dtype=dtype)
+        self._inner = InnerProducts(points, factor=float(kernel.scale), dtype=dtype)
         self.n_points, self.dtype = len(points), dtype
         self._offset, self._degree = dtype.type(kernel.offset), int(kernel.degree)
         self._amplitude = dtype.type(kernel.amplitude)

@@ -12,21 +12,20 @@ Table 2, Fig. 1
     forest, class 2 against the rest, exp(-r²/54), λ = n·1e-5, TOL1 = 1e-2, TOL2 = 1e-4: the sequential learner with
     and without a second pass over the rows, orthogonal least squares with 59 candidates, and a uniform basis.
 
-Run it: ``python -m mercer.papers.sequential_lssvm`` (``--quick`` for a small version). Results are kept in a file: a
+Run it: ``python -m papers.sequential_lssvm`` (``--quick`` for a small version). Results are kept in a file: a
 run that was interrupted goes on where it was.
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from mercer._typing import FloatArray
-from mercer.papers import sequential_forest, sequential_small
-from mercer.papers.kept import Kept
-from mercer.papers.sequential_forest import ForestSizes
+from papers import sequential_forest, sequential_small
+from papers.experiment import Kept, command, parse, save_figure, write
+from papers.sequential_forest import ForestSizes
 
 __all__ = ["FULL", "QUICK", "Sizes", "main"]
 
@@ -45,7 +44,7 @@ QUICK = Sizes(3, 2, ForestSizes((10_000,), (100, 300), 2, (1,), (10_000,)))
 
 _INTRODUCTION = """# Sequential learning with LS-SVM
 
-Made by `python -m mercer.papers.sequential_lssvm`; what is run stands at the top of that module. T. Jung and D. Polani,
+Made by `python -m papers.sequential_lssvm`; what is run stands at the top of that module. T. Jung and D. Polani,
 *Sequential learning with LS-SVM for large-scale data sets* (ICANN 2006), print the values beside ours.
 """
 
@@ -90,20 +89,15 @@ def save_curves(found: Mapping[str, Mapping[str, tuple[FloatArray, FloatArray]]]
     """Save size against error, a panel per data set, as PNG and SVG."""
     from mercer.reports.plots import plot_curves
 
-    for ending in ("png", "svg"):
-        plot_curves(folder / f"tradeoff.{ending}", found, xlabel="functions", ylabel="mean squared test error")
+    save_figure(folder, "tradeoff", plot_curves, found, xlabel="functions", ylabel="mean squared test error")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run both experiments, print the tables and write them with the plot."""
-    parser = argparse.ArgumentParser(description="The sequential LS-SVM beside what its authors printed.")
-    parser.add_argument("--quick", action="store_true", help="a small version, for a look")
-    parser.add_argument("--output", type=Path, help="folder; docs/papers/sequential_lssvm unless quick")
+    parser = command("sequential_lssvm", "The sequential LS-SVM beside what its authors printed.")
     parser.add_argument("--small", action="store_true", help="without forest, but for what is known of it")
-    options = parser.parse_args(arguments)
-    sizes = QUICK if options.quick else FULL
-    folder = options.output or (Path("build") if options.quick else Path("docs/papers")) / "sequential_lssvm"
-    folder.mkdir(parents=True, exist_ok=True)
+    options = parse(parser, arguments)
+    sizes, folder = QUICK if options.quick else FULL, options.output
     names = list(sequential_small.SMALL)
     small = Kept(folder / "small.json", f"{sizes.permutations} and {sizes.curve_permutations} permutations")
     first = sequential_small.table(names, sizes.permutations, small, verbose=True)
@@ -122,8 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             ),
         ]
     )
-    (folder / "report.md").write_text(text, encoding="utf-8")
-    print(f"\n{text}\nWritten to {folder}")
+    write(folder, text)
 
 
 if __name__ == "__main__":

@@ -15,8 +15,8 @@ from mercer.datasets import load_abalone, load_boston
 from mercer.estimators.nystrom_regressor import NystromRegressor
 from mercer.estimators.online_regressor import OnlineRegressor
 from mercer.kernels import Gaussian, Kernel
-from mercer.papers.kept import Kept
 from mercer.reports.table import format_table
+from papers.experiment import Kept, scaled, shuffled_split
 
 __all__ = ["SMALL", "Source", "curves", "table"]
 
@@ -47,10 +47,9 @@ def _sinc() -> Split:
 def _split(load: Callable[[], tuple[FloatArray, FloatArray]], n_train: int) -> Callable[[], Split]:
     def split() -> Split:
         X, y = load()
-        order = np.random.default_rng(0).permutation(len(y))
-        X, y = X[order], y[order]
-        X, y = (X - X.mean(axis=0)) / X.std(axis=0), (y - y.mean()) / y.std()
-        return X[:n_train], y[:n_train], X[n_train:], y[n_train:]
+        X, y = scaled(X), scaled(y)
+        train, test = shuffled_split(len(y), n_train, 0)
+        return X[train], y[train], X[test], y[test]
 
     return split
 

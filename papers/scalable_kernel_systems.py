@@ -19,12 +19,11 @@ right), and ``friedman``, Friedman's first function of ten inputs, five of which
 process). Targets have unit variance; test targets are free of noise. Blocks have as many rows as there are base points;
 the paper does not tell its own. RRA does not exist without noise, so it is compared at noise variance 0.001 in C and D.
 
-Run it: ``python -m mercer.papers.scalable_kernel_systems`` (``--quick`` for a small version).
+Run it: ``python -m papers.scalable_kernel_systems`` (``--quick`` for a small version).
 """
 
 from __future__ import annotations
 
-import argparse
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -44,8 +43,9 @@ from mercer.exceptions import JitterWarning
 from mercer.kernels import Gaussian
 from mercer.kernels.length_scale import median_distance
 from mercer.reports.table import format_table
+from papers.experiment import Claim, claims_table, command, parse, save_figure, write
 
-__all__ = ["DATA", "FULL", "QUICK", "Claim", "Results", "Sizes", "check_claims", "main", "run"]
+__all__ = ["DATA", "FULL", "QUICK", "Results", "Sizes", "check_claims", "main", "run"]
 
 NOISE = 0.001
 PANELS = ("A", "B", "C", "D")
@@ -194,15 +194,6 @@ def _model(method: str, kernel: Any, basis: Any, noise: float, problem: Problem)
     return (NystromRegressor if method == "SRM" else ReducedRankRegressor)(kernel, **options)
 
 
-@dataclass(frozen=True)
-class Claim:
-    """A sentence of the paper, what was found, and whether it holds."""
-
-    claim: str
-    found: str
-    holds: bool
-
-
 def check_claims(results: Results) -> list[Claim]:
     """Compare the results with what the paper says. The margins were fixed before the full experiment was run."""
     return [
@@ -267,7 +258,7 @@ def _better_again(results: Results) -> Claim:
     return Claim("(footnote 2) BCM computed again at the additional points is better there", found, deviations > 2)
 
 
-def save_plots(results: Results, folder: Path) -> list[Path]:
+def save_plots(results: Results, folder: Path) -> None:
     """Save the four panels as PNG and SVG."""
     from mercer.reports.plots import plot_panels
 
@@ -285,24 +276,22 @@ def save_plots(results: Results, folder: Path) -> list[Path]:
     curves[titles["C"]]["BCM, computed again"] = results.rmse("C again")
     for panel in ("C", "D"):
         curves[titles[panel]][f"RRA, noise {NOISE}"] = results.rmse(f"{panel} RRA {NOISE}")
-    paths = [folder / f"{results.name}.{ending}" for ending in ("png", "svg")]
-    for path in paths:
-        plot_panels(path, results.widths, curves, xlabel="width of the kernel", ylabel="test error (RMS)", highest=3.0)
-    return paths
+    save_figure(
+        folder, results.name, plot_panels, results.widths, curves,
+        xlabel="width of the kernel", ylabel="test error (RMS)", highest=3.0,
+    )  # fmt: skip
 
 
 def report(all_results: Sequence[Results], sizes: Sizes) -> str:
     """The tables, as Markdown."""
     parts = [
         "# Scalable kernel systems\n",
-        f"Made by `python -m mercer.papers.scalable_kernel_systems`: {sizes.n_train} training rows, {sizes.n_base} "
+        f"Made by `python -m papers.scalable_kernel_systems`: {sizes.n_train} training rows, {sizes.n_base} "
         f"base points, {sizes.n_test} additional test points, blocks of {sizes.n_base} rows, {sizes.n_widths} widths; "
         "what the data are, and why, stands at the top of that module. Errors are root mean squares; the targets have "
         "unit variance.\n",
     ]
     for results in all_results:
-        claims = check_claims(results)
-        rows = [[c.claim, c.found, "holds" if c.holds else "does not hold"] for c in claims]
         best = [
             [panel, *(results.best(f"{panel} {method}") for method in ("BCM", "SRM")), _printed_rra(results, panel)]
             for panel in PANELS
@@ -310,7 +299,7 @@ def report(all_results: Sequence[Results], sizes: Sizes) -> str:
         parts += [
             f"## {results.name} ({results.seconds:.0f} s)\n",
             f"![Test error against width]({results.name}.svg)\n",
-            f"```text\n{format_table(['claim of the paper', 'found', ''], rows)}\n```\n",
+            f"```text\n{claims_table(check_claims(results), 'claim of the paper')}\n```\n",
             "Best error of each curve over the widths:\n",
             f"```text\n{format_table(['panel', 'BCM', 'SRM', 'RRA (noise 0.001)'], best)}\n```\n",
         ]
@@ -324,19 +313,14 @@ def _printed_rra(results: Results, panel: str) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run on all data sets, print the tables and write them with the plots."""
-    parser = argparse.ArgumentParser(description="Figure 1 of 'Scalable kernel systems', run again.")
-    parser.add_argument("--quick", action="store_true", help="a small version, for a look")
+    parser = command("scalable_kernel_systems", "Figure 1 of 'Scalable kernel systems', run again.")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--output", type=Path, default=Path("docs/papers/scalable_kernel_systems"))
-    options = parser.parse_args(arguments)
+    options = parse(parser, arguments)
     sizes = QUICK if options.quick else FULL
-    options.output.mkdir(parents=True, exist_ok=True)
     all_results = [run(name, sizes, seed=options.seed, verbose=True) for name in DATA]
     for results in all_results:
         save_plots(results, options.output)
-    text = report(all_results, sizes)
-    (options.output / "report.md").write_text(text, encoding="utf-8")
-    print(f"\n{text}\nWritten to {options.output}")
+    write(options.output, report(all_results, sizes))
 
 
 if __name__ == "__main__":

@@ -17,11 +17,11 @@ from mercer.engine import SparseGram, Threads
 from mercer.estimators.compact_regressor import CompactRegressor
 from mercer.estimators.exact_regressor import ExactRegressor
 from mercer.kernels import CompactGaussian, Gaussian
-from mercer.papers.scalable_kernel_systems import Claim
 from mercer.reports.table import format_table
 from mercer.solvers.conjugate_gradient import conjugate_gradient
 from mercer.solvers.dense import cholesky_in_place
 from mercer.solvers.sparse_cholesky import sparse_cholesky
+from papers.experiment import Claim
 
 __all__ = [
     "COMPARABLE",

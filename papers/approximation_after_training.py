@@ -9,13 +9,12 @@ is fitted anew (Nyström). Fig. 1 has no numbers that could be read; what the te
 The document normalises "each continuous feature"; whether the target is one, it does not say. Ours has zero mean and
 unit variance; the offset is also looked at for targets that are not centred.
 
-Run it: ``python -m mercer.papers.approximation_after_training`` (``--quick`` for a small version). Results are kept in
+Run it: ``python -m papers.approximation_after_training`` (``--quick`` for a small version). Results are kept in
 a file: a run that was interrupted goes on where it was.
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +22,8 @@ from pathlib import Path
 import numpy as np
 
 from mercer._typing import FloatArray
-from mercer.papers.approximation_splits import (
+from mercer.reports.table import format_table
+from papers.approximation_splits import (
     DESCENT_SPLITS,
     DESCENT_VECTORS,
     DESCENTS,
@@ -38,9 +38,7 @@ from mercer.papers.approximation_splits import (
     measure,
     measure_descents,
 )
-from mercer.papers.kept import Kept
-from mercer.papers.scalable_kernel_systems import Claim
-from mercer.reports.table import format_table
+from papers.experiment import Claim, Kept, claims_table, command, parse, save_figure, write
 
 __all__ = ["QUICK", "check_claims", "main", "table"]
 
@@ -52,7 +50,7 @@ REACH, REACH_VECTORS = 0.005, 25  # our own aim on abalone
 
 _REPORT = """# Approximation of Gaussian process models after training
 
-Made by `python -m mercer.papers.approximation_after_training`; what is run stands at the top of that module. T. Suttorp
+Made by `python -m papers.approximation_after_training`; what is run stands at the top of that module. T. Suttorp
 and C. Igel, *Approximation of Gaussian process regression models after training* (ESANN 2008), print their results as
 a figure only, so that there are no numbers beside ours: what the text says of the figure is checked.
 
@@ -198,27 +196,19 @@ def _curves(sets: Mapping[str, Set], kept: Kept) -> dict[str, dict[str, tuple[Fl
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the experiment, print the tables and write them with the figure."""
-    parser = argparse.ArgumentParser(description="Approximation of Gaussian process models after training.")
-    parser.add_argument("--quick", action="store_true", help="a small version, for a look")
-    parser.add_argument("--output", type=Path, help="folder; docs/papers/approximation_after_training unless quick")
-    options = parser.parse_args(arguments)
+    parser = command("approximation_after_training", "Approximation of Gaussian process models after training.")
+    options = parse(parser, arguments)
     sets = QUICK if options.quick else SETS
-    folder = (
-        options.output or (Path("build") if options.quick else Path("docs/papers")) / "approximation_after_training"
-    )
-    folder.mkdir(parents=True, exist_ok=True)
     size = "; ".join(f"{name}: {data.splits} splits, {data.sizes}" for name, data in sets.items())
-    kept = Kept(folder / "results.json", size)
+    kept = Kept(options.output / "results.json", size)
     for name, data in sets.items():
         for split in range(data.splits):
             measure(name, data, split, kept, verbose=True)
     n_splits = min(DESCENT_SPLITS, sets["abalone"].splits)
     for split in range(n_splits):
         measure_descents(sets["abalone"], split, kept, verbose=True)
-    text = _text(sets, n_splits, kept)
-    _save_figure(folder, sets, kept)
-    (folder / "report.md").write_text(text, encoding="utf-8")
-    print(f"\n{text}\nWritten to {folder}")
+    _save_figure(options.output, sets, kept)
+    write(options.output, _text(sets, n_splits, kept))
 
 
 def _text(sets: Mapping[str, Set], n_splits: int, kept: Kept) -> str:
@@ -227,9 +217,8 @@ def _text(sets: Mapping[str, Set], n_splits: int, kept: Kept) -> str:
         titles = [f"{name} ({sets[name].splits} splits):" for name in names]
         return "\n\n".join(f"{title}\n\n{text}" for title, text in zip(titles, texts, strict=True))
 
-    rows = [[c.claim, c.found, "holds" if c.holds else "does not hold"] for c in check_claims(sets, kept)]
     return _REPORT.format(
-        claims=format_table(["claim", "found", ""], rows),
+        claims=claims_table(check_claims(sets, kept), "claim"),
         tables=blocks(table, [name for name in sets if RANDOM in sets[name].methods]),
         descents=descents(n_splits, kept),
         vectors=DESCENT_VECTORS,
@@ -241,14 +230,10 @@ def _text(sets: Mapping[str, Set], n_splits: int, kept: Kept) -> str:
 def _save_figure(folder: Path, sets: Mapping[str, Set], kept: Kept) -> None:
     from mercer.reports.plots import plot_curves
 
-    for ending in ("png", "svg"):
-        plot_curves(
-            folder / f"figure.{ending}",
-            _curves(sets, kept),
-            xlabel="vectors",
-            ylabel="mean squared test error",
-            scale="linear",
-        )
+    save_figure(
+        folder, "figure", plot_curves, _curves(sets, kept),
+        xlabel="vectors", ylabel="mean squared test error", scale="linear",
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -10,9 +10,9 @@ from mercer._typing import FloatArray
 from mercer.datasets import load_boston
 from mercer.estimators.compact_regressor import CompactRegressor
 from mercer.estimators.exact_regressor import ExactRegressor
-from mercer.papers.compact_sinc import COMPARABLE, compact, gaussian
-from mercer.papers.scalable_kernel_systems import Claim
 from mercer.reports.table import format_table
+from papers.compact_sinc import COMPARABLE, compact, gaussian
+from papers.experiment import Claim, scaled, shuffled_split
 
 __all__ = ["Boston", "boston", "claims", "exponents_table", "remark", "table"]
 
@@ -47,11 +47,8 @@ def boston(splits: int) -> Boston:
 
 def _split(X: FloatArray, y: FloatArray, sigma: float, exponent: int | None, seed: int) -> list[float]:
     """Inputs that are not binary, and the target, are normalised on the training rows."""
-    order = np.random.default_rng(seed).permutation(len(y))
-    train, test = order[:N_TRAIN], order[N_TRAIN:]
-    binary = np.array([len(np.unique(column)) == 2 for column in X.T])
-    rows = np.where(binary, X, (X - X[train].mean(axis=0)) / X[train].std(axis=0))
-    targets = (y - y[train].mean()) / y[train].std()
+    train, test = shuffled_split(len(y), N_TRAIN, seed)
+    rows, targets = scaled(X, train, binary=False), scaled(y, train)
     share, model = 1.0, ExactRegressor(gaussian(sigma), noise=1 / GAMMA, intercept=True)
     if exponent is not None:
         model = CompactRegressor(compact(sigma, exponent=exponent), noise=1 / GAMMA, random_state=0)

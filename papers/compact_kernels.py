@@ -27,24 +27,22 @@ Fig. 3
     training series; as one start of a chaotic series shows little, the median over starts 100 steps apart in the
     continuation stands beside it.
 
-Run it: ``python -m mercer.papers.compact_kernels`` (``--quick`` for a small version).
+Run it: ``python -m papers.compact_kernels`` (``--quick`` for a small version).
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from textwrap import fill
 
 from mercer._typing import FloatArray
-from mercer.papers import compact_boston, compact_laser, compact_sinc
-from mercer.papers.compact_boston import Boston
-from mercer.papers.compact_laser import Laser, LaserSizes
-from mercer.papers.compact_sinc import Conditions, Sinc, SincSizes, Timing
-from mercer.papers.scalable_kernel_systems import Claim
-from mercer.reports.table import format_table
+from papers import compact_boston, compact_laser, compact_sinc
+from papers.compact_boston import Boston
+from papers.compact_laser import Laser, LaserSizes
+from papers.compact_sinc import Conditions, Sinc, SincSizes, Timing
+from papers.experiment import Claim, claims_table, command, parse, write
 
 __all__ = ["FULL", "QUICK", "Results", "Sizes", "check_claims", "main", "report", "run", "save_plots"]
 
@@ -131,7 +129,7 @@ def _sinc_panels(found: Sinc) -> dict[str, dict[str, tuple[FloatArray, FloatArra
 
 _INTRODUCTION = """# Compactly supported kernels for sparse Gram matrices
 
-Made by `python -m mercer.papers.compact_kernels`; what is run stands at the top of that module. B. Hamers, J. A. K.
+Made by `python -m papers.compact_kernels`; what is run stands at the top of that module. B. Hamers, J. A. K.
 Suykens, B. De Moor, *Compactly supported RBF kernels for sparsifying the Gram matrix in LS-SVM regression models*
 (ICANN 2002), print the values beside ours.
 
@@ -222,10 +220,9 @@ What `CompactRegressor` said of the kernels that it refused:
 
 def report(results: Results, sizes: Sizes) -> str:
     """All tables, as Markdown."""
-    rows = [[c.claim, c.found, "holds" if c.holds else "does not hold"] for c in check_claims(results)]
     sinc, boston, laser = results.sinc, results.boston, results.laser
     parts = [
-        _INTRODUCTION.format(claims=format_table(["claim of the document", "found", ""], rows)),
+        _INTRODUCTION.format(claims=claims_table(check_claims(results))),
         _SINC.format(
             n=len(sinc.x), repetitions=sizes.sinc.repetitions, summary=compact_sinc.summary(sinc),
             timings=sizes.sinc.timings, times=compact_sinc.times_table(results.timings),
@@ -246,18 +243,12 @@ def report(results: Results, sizes: Sizes) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run all experiments, print the tables and write them with the plots."""
-    parser = argparse.ArgumentParser(description="Compactly supported kernels, beside what their authors printed.")
-    parser.add_argument("--quick", action="store_true", help="a small version, for a look")
-    parser.add_argument("--output", type=Path, help="folder; docs/papers/compact_kernels unless quick")
-    options = parser.parse_args(arguments)
+    parser = command("compact_kernels", "Compactly supported kernels, beside what their authors printed.")
+    options = parse(parser, arguments)
     sizes = QUICK if options.quick else FULL
-    folder = options.output or (Path("build") if options.quick else Path("docs/papers")) / "compact_kernels"
-    folder.mkdir(parents=True, exist_ok=True)
     results = run(sizes, verbose=True)
-    save_plots(results, folder)
-    text = report(results, sizes)
-    (folder / "report.md").write_text(text, encoding="utf-8")
-    print(f"\n{text}\nWritten to {folder}")
+    save_plots(results, options.output)
+    write(options.output, report(results, sizes))
 
 
 if __name__ == "__main__":

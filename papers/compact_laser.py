@@ -15,9 +15,9 @@ from mercer.estimators.compact_regressor import CompactRegressor
 from mercer.estimators.exact_regressor import ExactRegressor
 from mercer.exceptions import NotPositiveDefiniteError, StarvedWarning
 from mercer.kernels import Compact, Wendland
-from mercer.papers.compact_sinc import COMPARABLE, compact, gaussian
-from mercer.papers.scalable_kernel_systems import Claim
 from mercer.reports.table import format_table
+from papers.compact_sinc import COMPARABLE, compact, gaussian
+from papers.experiment import Claim
 
 __all__ = ["Laser", "LaserSizes", "Outcome", "Series", "claims", "exponent_table", "figure_table", "laser", "refusals"]
 

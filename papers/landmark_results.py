@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from mercer._typing import FloatArray
+from papers.experiment import read_sized
 
 __all__ = ["Curves", "Measured", "Results"]
 
@@ -63,12 +64,7 @@ class Results:
     def __init__(self, path: Path | None, sizes: Any = None) -> None:
         self._path = path
         size = json.loads(json.dumps(asdict(sizes))) if sizes is not None else None
-        self._all: dict[str, Any] = {"sizes": size, "noise": {}, "measured": {}}
-        if path is not None and path.exists():
-            self._all = json.loads(path.read_text(encoding="utf-8"))
-            if self._all["sizes"] != size:
-                msg = f"{path} holds results of another size of the experiment: move it away, or choose another folder."
-                raise ValueError(msg)
+        self._all = read_sized(path, "sizes", size) or {"sizes": size, "noise": {}, "measured": {}}
 
     def noise(self, name: str) -> float | None:
         """λ of a data set, if it was chosen."""

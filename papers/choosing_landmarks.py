@@ -20,13 +20,12 @@ Inputs are standardised; the kernel is Gaussian with the median distance as leng
 clusters: 0.5, a scale within them); λ is chosen once per data set by generalised cross-validation on a uniform basis.
 Splits and draws differ between seeds.
 
-Run it: ``python -m mercer.papers.choosing_landmarks`` (``--quick`` for a small version). Results are kept in a file: a
+Run it: ``python -m papers.choosing_landmarks`` (``--quick`` for a small version). Results are kept in a file: a
 run that was interrupted goes on where it was.
 """
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -52,8 +51,9 @@ from mercer.datasets import load_abalone, load_boston, load_forest, make_cluster
 from mercer.estimators.nystrom_regressor import NystromRegressor
 from mercer.kernels import Gaussian, Kernel
 from mercer.kernels.length_scale import median_distance
-from mercer.papers.landmark_results import Curves, Measured, Results
 from mercer.reports.table import format_table
+from papers.experiment import command, parse, save_figure, scaled, shuffled_split, write
+from papers.landmark_results import Curves, Measured, Results
 
 __all__ = ["DATA", "FULL", "QUICK", "Curves", "Sizes", "main", "run", "strategies"]
 
@@ -113,13 +113,11 @@ class Task:
     def draw(cls, source: Source, sizes: Sizes, seed: int) -> Task:
         """Split, standardise by the training rows, and choose the length scale."""
         X, y = source.load(seed)
-        order = np.random.default_rng(seed).permutation(len(y))
-        n_train = min(source.n_train, sizes.largest)
-        train, test = order[:n_train], order[n_train : n_train + source.n_test]
-        mean, spread = np.mean(X[train], axis=0), np.std(X[train], axis=0)
-        spread = np.where(spread > 0, spread, 1.0)
+        train, test = shuffled_split(len(y), min(source.n_train, sizes.largest), seed)
+        test = test[: source.n_test]
         centre, scale = (0.0, 1.0) if source.classes else (np.mean(y[train]), np.std(y[train]))
-        rows, others = (X[train] - mean) / spread, (X[test] - mean) / spread
+        used = scaled(X[np.concatenate([train, test])], slice(len(train)))
+        rows, others = used[: len(train)], used[len(train) :]
         length = source.length_scale or median_distance(rows[:1000])
         return cls(
             rows=rows,
@@ -211,7 +209,7 @@ def report(all_curves: Sequence[Curves], sizes: Sizes) -> str:
     """The tables, as Markdown."""
     parts = [
         "# Choosing landmarks\n",
-        f"Made by `python -m mercer.papers.choosing_landmarks` with {sizes.seeds} seeds; what the data are and how the "
+        f"Made by `python -m papers.choosing_landmarks` with {sizes.seeds} seeds; what the data are and how the "
         "errors are taken stands at the top of that module. Means and standard deviations over the seeds; in brackets, "
         "how many points were found if they were fewer than asked for. Seconds are those of all cores together (CPU "
         "time, which other work on the machine does not change), for the largest number of points.\n",
@@ -270,31 +268,23 @@ def save_plots(curves: Curves, folder: Path) -> None:
         },
     }
     x = np.array(curves.points, dtype=np.float64)
-    for ending in ("png", "svg"):
-        path = folder / f"{curves.name}.{ending}"
-        plot_panels(path, x, panels, xlabel="basis points", ylabel="error", shared=False)
+    save_figure(folder, curves.name, plot_panels, x, panels, xlabel="basis points", ylabel="error", shared=False)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run on all data sets, print the tables and write them with the plots."""
-    parser = argparse.ArgumentParser(description="All strategies for choosing basis points, compared.")
-    parser.add_argument("--quick", action="store_true", help="a small version, for a look")
+    parser = command("choosing_landmarks", "All strategies for choosing basis points, compared.")
     parser.add_argument("--data", nargs="*", choices=list(DATA), default=list(DATA), help="none: only write the report")
-    parser.add_argument("--output", type=Path, help="folder; docs/papers/choosing_landmarks unless quick")
-    options = parser.parse_args(arguments)
+    options = parse(parser, arguments)
     sizes = QUICK if options.quick else FULL
-    folder = options.output or (Path("build") if options.quick else Path("docs/papers")) / "choosing_landmarks"
-    folder.mkdir(parents=True, exist_ok=True)
-    kept = Results(folder / "results.json", sizes)
+    kept = Results(options.output / "results.json", sizes)
     for name in options.data:
         run(name, sizes, kept=kept, verbose=True)
     complete = [name for name in DATA if kept.is_complete(name, list(strategies(1.0)), sizes.seeds)]
     all_curves = [kept.curves(name, sizes.points, list(strategies(1.0)), sizes.seeds) for name in complete]
     for curves in all_curves:
-        save_plots(curves, folder)
-    text = report(all_curves, sizes)
-    (folder / "report.md").write_text(text, encoding="utf-8")
-    print(f"\n{text}\nWritten to {folder}")
+        save_plots(curves, options.output)
+    write(options.output, report(all_curves, sizes))
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ from mercer.datasets import load_forest
 from mercer.estimators.nystrom_regressor import NystromRegressor
 from mercer.estimators.online_regressor import OnlineRegressor
 from mercer.kernels import Gaussian
-from mercer.papers.kept import Kept
 from mercer.reports.table import format_table
+from papers.experiment import Kept
 
 __all__ = ["PRINTED", "ForestSizes", "costs", "measure", "table"]
 

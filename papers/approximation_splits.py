@@ -15,7 +15,7 @@ from mercer.estimators.exact_regressor import ExactRegressor
 from mercer.estimators.nystrom_regressor import NystromRegressor
 from mercer.kernels import Gaussian
 from mercer.model import KernelExpansion
-from mercer.papers.kept import Kept
+from papers.experiment import Kept, scaled, shuffled_split
 
 __all__ = [
     "DESCENTS",
@@ -102,9 +102,7 @@ SETS = {
 def standardised(data: Set) -> tuple[FloatArray, FloatArray]:
     """Inputs that are not indicators have zero mean and unit variance over the whole set, as in the document."""
     X, y = data.load()
-    indicator = np.array([len(np.unique(column)) == 2 for column in X.T])
-    rows = np.where(indicator, X, (X - X.mean(axis=0)) / X.std(axis=0))
-    return rows, (y - y.mean() * data.centred) / y.std()
+    return scaled(X, binary=False), (y - y.mean() * data.centred) / y.std()
 
 
 def measure(name: str, data: Set, split: int, kept: Kept, *, verbose: bool = False) -> None:
@@ -112,8 +110,7 @@ def measure(name: str, data: Set, split: int, kept: Kept, *, verbose: bool = Fal
     if all(kept.has(_key(name, split, method)) for method in (FULL_MODEL, *data.methods)):
         return
     rows, targets = standardised(data)
-    order = np.random.default_rng(split).permutation(len(rows))
-    train, test = order[: data.n_train], order[data.n_train :]
+    train, test = shuffled_split(len(rows), data.n_train, split)
     model = ExactRegressor(data.kernel, noise=data.noise).fit(rows[train], targets[train])
     expansion: KernelExpansion = model.expansion_
 
@@ -142,7 +139,7 @@ def measure_descents(data: Set, split: int, kept: Kept, *, verbose: bool = False
 
     def run() -> dict[str, float]:
         rows, targets = standardised(data)
-        train = np.random.default_rng(split).permutation(len(rows))[: data.n_train]
+        train, _ = shuffled_split(len(rows), data.n_train, split)
         expansion = ExactRegressor(data.kernel, noise=data.noise).fit(rows[train], targets[train]).expansion_
         return {
             f"{steps} {optimiser}": reduce_expansion(

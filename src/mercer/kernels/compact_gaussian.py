@@ -1,0 +1,175 @@
+"""The Gaussian kernel, cut off by Askey's factor."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import clone
+
+from mercer._typing import FloatArray
+from mercer.kernels.base import check_positive
+from mercer.kernels.closed_form import OfDistance
+from mercer.kernels.compact import Compact
+from mercer.kernels.profiles import as_power, distance, elementwise, exp, power
+from mercer.kernels.stationary import Contraction, Formula
+
+__all__ = ["CompactGaussian"]
+
+DEFAULT_RADIUS = 3.0 * math.sqrt(2.0)  # three times σ = √2 ℓ
+
+
+@elementwise
+def _value(E: Any, one: Any, zero: Any, theta: Any, inverse: Any, nu: Any) -> Any:
+    r = distance(E)
+    return power(max(one - r * inverse, zero), nu, one) * exp(E) if r < theta else zero
+
+
+@elementwise
+def _slope(E: Any, one: Any, zero: Any, theta: Any, inverse: Any, nu: Any, less: Any) -> Any:  # noqa: PLR0917  numbers
+    r = distance(E)
+    base = max(one - r * inverse, zero)
+    decay = power(base, less, one) * exp(E)
+    return decay * (base + nu * inverse / r) if (r > zero) & (r < theta) & (base > zero) else zero
+
+
+class CompactGaussian(Compact):
+    r"""Gaussian kernel times Askey's factor, :math:`A\,(1-r/\theta)_+^{\nu}\,e^{-r^2/2}` with :math:`r=|(x-z)/\ell|`.
+
+    Positive definite in d dimensions if :math:`\nu\ge(d+1)/2`. It has a kink at r = 0: functions of the model are
+    continuous, not differentiable.
+
+    Parameters
+    ----------
+    length_scale : float, array of one per feature, "median" or "auto", default=1.0
+        ℓ. ``"median"`` takes the median distance between rows when the model is fitted; ``"auto"``, of estimators on
+        sparse matrices, one for which rows have 50 neighbours on average.
+    cutoff : float, optional
+        Distance, in the units of the features, from which on the kernel is zero: θ = cutoff/ℓ, with the geometric mean
+        of several length scales. By default θ = 3√2, three times σ = √2 ℓ, whatever ℓ is.
+    exponent : float, optional
+        ν; below 1 the kernel falls to zero vertically. By default the dimension of the rows, or the next number if that
+        is even. Smaller values than (d+1)/2 are accepted, but then some rows have an indefinite matrix.
+    amplitude : float, default=1.0
+        A, the value of k(x, x): the prior variance of the function.
+
+    See Also
+    --------
+    Wendland : Polynomials of compact support, differentiable ones among them.
+
+    References
+    ----------
+    M. G. Genton (2001). Classes of kernels for machine learning: a statistics perspective. JMLR 2, 299-312.
+
+    Examples
+    --------
+    >>> from mercer.kernels import CompactGaussian
+    >>> CompactGaussian(length_scale=2.0, cutoff=4.0)([[0.0]], [[0.0], [2.0], [3.9], [4.0]]).round(4)
+    array([[1.    , 0.3033, 0.0037, 0.    ]])
+    >>> CompactGaussian(exponent=2).is_guaranteed(3), CompactGaussian(exponent=2).is_guaranteed(50)
+    (True, False)
+    """
+
+    def __init__(
+        self,
+        length_scale: Any = 1.0,
+        cutoff: float | None = None,
+        exponent: float | None = None,
+        amplitude: float = 1.0,
+    ) -> None:
+        self.length_scale = length_scale
+        self.cutoff = cutoff
+        self.exponent = exponent
+        self.amplitude = amplitude
+
+    @property
+    def radius(self) -> float:
+        """θ: 3√2, or the cutoff in units of the geometric mean of the length scales."""
+        return DEFAULT_RADIUS if self.cutoff is None else float(self.cutoff) / _geometric_mean(self.length_scale)
+
+    @property
+    def steepness(self) -> float:
+        """The exponent."""
+        return self._exponent
+
+    @property
+    def smooth_at_zero(self) -> bool:
+        """No: Askey's factor has a kink."""
+        return False
+
+    def is_guaranteed(self, n_features: int) -> bool:
+        """Whether ν ≥ (d+1)/2."""
+        return self.exponent is None or float(self.exponent) >= (n_features + 1) / 2
+
+    def for_dimension(self, n_features: int) -> Self:
+        """A copy whose exponent is a number: by default d, or d + 1 if d is even."""
+        copy: Self = clone(self)
+        if copy.exponent is None:
+            copy.exponent = n_features + (n_features + 1) % 2
+        return copy
+
+    def with_radius(self, radius: float) -> Self:
+        """A copy whose support has that radius; the cut-off must be left to it."""
+        if self.cutoff is not None:
+            msg = "the radius of the support is that of the cut-off, which is given: leave cutoff=None."
+            raise ValueError(msg)
+        return super().with_radius(radius)
+
+    def check(self, n_features: int | None = None) -> None:
+        """Raise ``ValueError`` also for a cutoff or an exponent that is not positive."""
+        super().check(n_features)
+        if self.cutoff is not None:
+            check_positive(self.cutoff, "cutoff")
+            if self.is_automatic:
+                msg = "length_scale='auto' chooses the cut-off: leave cutoff=None."
+                raise ValueError(msg)
+        if self.exponent is not None:
+            check_positive(self.exponent, "exponent")
+
+    def formula(self) -> Formula:
+        """b^ν exp(E), b = max(0, 1 - r/θ), and b^(ν-1) (b + ν/(θr)) exp(E), 0 at r = 0."""
+        nu, shared = self._exponent, (1.0, 0.0, self.radius, 1.0 / self.radius)
+        return Formula(_value, _slope, (*shared, as_power(nu)), (*shared, nu, as_power(nu - 1)))
+
+    def closed_form(self, n_features: int) -> OfDistance:
+        """A (1 - r/θ)₊^ν exp(-r²/2)."""
+        scale, exponent = self.inverse_scale(n_features), self.for_dimension(n_features)._exponent
+        return OfDistance(float(self.amplitude), scale, "squared", radius=self.radius, power=exponent)
+
+    def contraction(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> Contraction:
+        """All gradients of one tile, contracted; a given cutoff stays where it is when the length scale changes."""
+        if self.cutoff is None:
+            return super().contraction(rows, points, weights)
+        self.check(np.shape(points)[1])
+        return _CutContraction(self.for_dimension(np.shape(points)[1]), rows, points, weights)
+
+    @property
+    def _exponent(self) -> float:
+        if self.exponent is None:
+            msg = "exponent=None is a number only for rows of a given width: call kernel.for_dimension(n_features)."
+            raise ValueError(msg)
+        return float(self.exponent)
+
+
+class _CutContraction(Contraction):
+    """Gradients for a cutoff in the units of the features: θ = cutoff/ℓ̄ falls when a length scale grows."""
+
+    def by_parameters(self) -> dict[str, FloatArray]:
+        gradient = super().by_parameters()
+        # ∂k/∂log θ = A ν b^(ν-1) (r/θ) exp(E) = r² (dk/dE - k); pairs outside may have an infinite r
+        squares = np.where(self._slopes != 0, -2.0 * self._exponents, 0.0)
+        by_radius = np.vdot(squares, self._slopes - self._values())
+        # ∂log θ/∂log ℓ_f = -1/d
+        gradient["length_scale"] = gradient["length_scale"] - by_radius / np.size(self._kernel.length_scale)
+        return gradient
+
+
+def _geometric_mean(length_scale: Any) -> float:
+    if isinstance(length_scale, str):
+        msg = "a cutoff is a number of length scales only when these are numbers: call kernel.resolve(rows)."
+        raise ValueError(msg)  # noqa: TRY004  as for other values of this parameter
+    scales = np.ravel(np.asarray(length_scale, dtype=np.float64))
+    logarithms = np.log(scales)
+    # Relative to the first, so that equal length scales have exactly their value as mean.
+    return float(scales[0] * np.exp(np.mean(logarithms - logarithms[0])))

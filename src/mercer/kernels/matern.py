@@ -1,0 +1,94 @@
+"""Matérn's kernels."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from mercer.kernels.closed_form import OfDistance
+from mercer.kernels.profiles import distance, elementwise, exp
+from mercer.kernels.stationary import Formula, Stationary
+
+__all__ = ["Matern"]
+
+_FAR = 1000.0  # s is no larger: there the exponential is zero, and so is its product with a polynomial of s
+
+
+@elementwise(vanishes=True)
+def _exponential(E: Any, root: Any) -> Any:
+    return exp(-root * distance(E))
+
+
+@elementwise(vanishes=True)
+def _linear(E: Any, one: Any, root: Any, far: Any) -> Any:
+    s = min(root * distance(E), far)
+    return (one + s) * exp(-s)
+
+
+@elementwise(vanishes=True)
+def _quadratic(E: Any, one: Any, third: Any, root: Any, far: Any) -> Any:
+    s = min(root * distance(E), far)
+    return (one + s * (one + third * s)) * exp(-s)
+
+
+@elementwise(vanishes=True)
+def _over_distance(E: Any) -> Any:
+    r = distance(E)
+    return exp(-r) / r if r > 0 else r
+
+
+class Matern(Stationary):
+    r"""Matérn kernel of smoothness ν = 1/2, 3/2 or 5/2.
+
+    With :math:`s = \sqrt{2\nu}\,|x-z|/\ell`: :math:`A e^{-s}`, :math:`A(1+s)e^{-s}`, :math:`A(1+s+s^2/3)e^{-s}`.
+
+    Parameters
+    ----------
+    length_scale : float, array of one per feature, or "median", default=1.0
+        ℓ. ``"median"`` takes the median distance between rows when the model is fitted.
+    nu : {0.5, 1.5, 2.5}, default=1.5
+        Smoothness: the function is differentiable ⌈ν⌉-1 times.
+    amplitude : float, default=1.0
+        A, the value of k(x, x): the prior variance of the function.
+
+    Examples
+    --------
+    >>> from mercer.kernels import Matern
+    >>> Matern(length_scale=2.0, nu=0.5)([[0.0, 0.0]], [[0.0, 0.0], [2.0, 0.0]]).round(4)
+    array([[1.    , 0.3679]])
+    """
+
+    name: ClassVar[str | None] = "matern"
+
+    def __init__(self, length_scale: Any = 1.0, nu: float = 1.5, amplitude: float = 1.0) -> None:
+        self.length_scale = length_scale
+        self.nu = nu
+        self.amplitude = amplitude
+
+    @property
+    def smooth_at_zero(self) -> bool:
+        """No: Matérn 1/2 has a kink, the others' high derivatives have."""
+        return False
+
+    def check(self, n_features: int | None = None) -> None:
+        """Raise ``ValueError`` also for a smoothness that is not built."""
+        super().check(n_features)
+        if self.nu not in (0.5, 1.5, 2.5):
+            msg = f"nu must be 0.5, 1.5 or 2.5, got {self.nu!r}; nu → ∞ is the Gaussian kernel."
+            raise ValueError(msg)
+
+    def formula(self) -> Formula:
+        """The formula of the class, with s = √(2ν) r; slopes e^{-r}/r (0 at r = 0), 3 e^{-s}, (5/3)(1+s) e^{-s}."""
+        root = float(np.sqrt(2.0 * self.nu))
+        if self.nu == 0.5:
+            return Formula(_exponential, _over_distance, (root,), ())
+        if self.nu == 1.5:
+            return Formula(_linear, _exponential, (1.0, root, _FAR), (root,), slope_factor=3.0)
+        return Formula(_quadratic, _linear, (1.0, 1 / 3, root, _FAR), (1.0, root, _FAR), slope_factor=5 / 3)
+
+    def closed_form(self, n_features: int) -> OfDistance:
+        """A polynomial of s times exp(-s)."""
+        polynomial = {0.5: (1.0,), 1.5: (1.0, 1.0), 2.5: (1.0, 1.0, 1.0 / 3.0)}[float(self.nu)]
+        inverse_scale = float(np.sqrt(2.0 * self.nu)) * self.inverse_scale(n_features)
+        return OfDistance(float(self.amplitude), inverse_scale, "plain", polynomial)
