@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from mercer._jit import jit
 from mercer._typing import FloatArray, IntArray
 from mercer.engine.executors.base import Executor, Tick
 from mercer.engine.memory import available_memory
 from mercer.engine.neighbours import Grid, Neighbours
 from mercer.engine.rows import Rows
+from mercer.engine.sparse_loops import count, mirror, multiply
 from mercer.engine.walk import map_rows
 from mercer.kernels import Compact
 
@@ -76,7 +76,7 @@ class SparseGram:
         bounds[0], bounds[-1] = 0, self.n_points
 
         def task(first: int, last: int, _tick: Tick) -> None:
-            _multiply(self.starts, self.index, self.values, vectors, out, (int(bounds[first]), int(bounds[last])))
+            multiply(self.starts, self.index, self.values, vectors, out, (int(bounds[first]), int(bounds[last])))
 
         executor.run(task, pieces, tile=1)
         return out
@@ -196,7 +196,7 @@ class SparseKernel:
             def function(block: FloatArray, target: FloatArray) -> None:
                 found = self._find(block)
                 starts = np.concatenate([[0], np.cumsum(found.counts)])
-                _multiply(starts, found.index, self._values(found), vectors, target, (0, len(block)))
+                multiply(starts, found.index, self._values(found), vectors, target, (0, len(block)))
 
             return function
 
@@ -232,7 +232,7 @@ def _assembled(
         if part is not None:
             after[start : start + len(part[0])] = part[0]
             start += len(part[0])
-            _count(part[1], before)
+            count(part[1], before)
     before -= 1  # a row is its own neighbour
     starts = np.zeros(n_points + 1, dtype=np.int64)
     np.cumsum(after + before, out=starts[1:])
@@ -240,73 +240,6 @@ def _assembled(
     filled, start = starts[:-1].copy(), 0
     for number, part in enumerate(parts):
         if part is not None:
-            _mirror(part, start, filled, index, values)
+            mirror(part, start, filled, index, values)
             start, parts[number] = start + len(part[0]), None
     return SparseGram(starts, index, values)
-
-
-@jit
-def _count(index: IntArray, counts: IntArray) -> None:
-    for e in range(len(index)):
-        counts[index[e]] += 1
-
-
-@jit
-def _mirror(part: Any, start: Any, filled: IntArray, index: IntArray, values: FloatArray) -> None:
-    """Put entries of the upper triangle into their row and, mirrored, into that of their column.
-
-    Rows come in order. So when one comes what precedes its diagonal is there, with ascending columns.
-    """
-    counts, columns, numbers = part
-    e = 0
-    for i in range(len(counts)):
-        for _ in range(counts[i]):
-            row, column = start + i, columns[e]
-            index[filled[row]], values[filled[row]] = column, numbers[e]
-            filled[row] += 1
-            if column > row:
-                index[filled[column]], values[filled[column]] = row, numbers[e]
-                filled[column] += 1
-            e += 1
-
-
-@jit
-def _multiply(
-    starts: IntArray, index: IntArray, values: FloatArray, vectors: FloatArray, out: FloatArray, span: Any
-) -> None:
-    """Rows of a sparse matrix times dense vectors: most often one, or the targets and a column of ones."""
-    for i in range(span[0], span[1]):
-        if vectors.shape[1] == 1:
-            total = 0.0
-            for e in range(starts[i], starts[i + 1]):
-                total += values[e] * vectors[index[e], 0]
-            out[i, 0] = total
-        elif vectors.shape[1] == 2:
-            first, second = 0.0, 0.0
-            for e in range(starts[i], starts[i + 1]):
-                j, value = index[e], values[e]
-                first += value * vectors[j, 0]
-                second += value * vectors[j, 1]
-            out[i, 0], out[i, 1] = first, second
-        else:
-            _multiply_row(index[starts[i] : starts[i + 1]], values[starts[i] : starts[i + 1]], vectors, out[i])
-
-
-@jit
-def _multiply_row(index: IntArray, values: FloatArray, vectors: FloatArray, out: FloatArray) -> None:
-    """Sums that stay in registers: four at a time, then one by one."""
-    whole = len(out) // 4 * 4
-    for c in range(0, whole, 4):
-        s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
-        for e in range(len(index)):
-            j, value = index[e], values[e]
-            s0 += value * vectors[j, c]
-            s1 += value * vectors[j, c + 1]
-            s2 += value * vectors[j, c + 2]
-            s3 += value * vectors[j, c + 3]
-        out[c], out[c + 1], out[c + 2], out[c + 3] = s0, s1, s2, s3
-    for c in range(whole, len(out)):
-        total = 0.0
-        for e in range(len(index)):
-            total += values[e] * vectors[index[e], c]
-        out[c] = total

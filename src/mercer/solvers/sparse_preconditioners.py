@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from mercer._jit import jit
+from mercer._jit import jit, jit_inner
 from mercer._typing import FloatArray, IntArray
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.solvers.sparse_cholesky import solve_lower, solve_upper
@@ -149,7 +149,7 @@ def _factor(given: Any, diagonal: FloatArray, values: FloatArray, pivots: FloatA
     return sound
 
 
-@jit
+@jit_inner
 def _sparse_dot(values: FloatArray, columns: IntArray, start: Any, stop: Any, dense: FloatArray) -> Any:
     total = 0.0
     for q in range(start, stop):
