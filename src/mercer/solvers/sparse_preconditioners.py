@@ -120,7 +120,9 @@ def _lower_triangle(matrix: csr_array, diagonal: FloatArray, drop_tol: float) ->
     root = np.sqrt(diagonal)
     kept = (row == column) | ((row > column) & (np.abs(entries.data) > drop_tol * root[row] * root[column]))
     data = entries.data[kept].astype(np.float64)
-    lower = csr_array((data, (row[kept], column[kept])), shape=matrix.shape)
+    # 32 bits, whatever the matrix has: they are 12 bytes per entry with the value, and compiled code for them is there.
+    row, column = row[kept].astype(np.int32), column[kept].astype(np.int32)
+    lower = csr_array((data, (row, column)), shape=matrix.shape)
     lower.sum_duplicates()
     return lower
 
