@@ -129,10 +129,10 @@ class _DiskCache(NullCache):
             write_code(self.places, *entry, _dumps(data._reduce()))
 
     def _entry(self, sig: Any, codegen: Any) -> tuple[str, bytes] | None:
-        """Name of the file for a signature on this machine, and what its checksum covers; None without sources."""
+        """Name of the file for a signature on this machine, and what its checksum covers; None if it cannot be kept."""
         code, cells = self._function.__code__, self._function.__closure__ or ()
         sources = source_digest(self._function.__module__, self._loaded_at)
-        if sources is None:
+        if sources is None or " at 0x" in str(sig):  # an argument is a function, whose name is another in each process
             return None
         machine = (codegen.magic_tuple(), _config.OPT, _config.BOUNDSCHECK, *_VERSIONS)
         key = repr((self.name, str(sig), self._options, machine))
