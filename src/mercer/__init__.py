@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mercer import basis, compression, datasets, kernels, persistence
+    from mercer._warmup import warmup
     from mercer.compression import as_expansion, compress
     from mercer.estimators.committee_regressor import CommitteeRegressor
     from mercer.estimators.compact_classifier import CompactClassifier
@@ -44,6 +45,7 @@ _HOMES = {
     "load": "mercer.persistence.archive",
     "save": "mercer.persistence.archive",
     "tune_cutoff": "mercer.estimators.tune_cutoff",
+    "warmup": "mercer._warmup",
 }
 _MODULES = ("basis", "compression", "datasets", "kernels", "persistence")
 
@@ -70,6 +72,7 @@ __all__ = [
     "persistence",
     "save",
     "tune_cutoff",
+    "warmup",
 ]
 
 

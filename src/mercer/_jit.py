@@ -5,25 +5,38 @@ kept on disk where a cache directory can be written.
 """
 
 import hashlib
+import pickle
+import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+import llvmlite
 import numba
+import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
+from numba.core import cgutils, event
+from numba.core.caching import NullCache
 from numba.core.ccallback import CFunc
+from numba.core.compiler import CompileResult
+from numba.core.serialize import dumps
 from numba.extending import intrinsic, overload
 
+from mercer._compile_log import Compiled, CompileLog
+from mercer._compiled_cache import Places, find_places, read_code, source_digest, write_code
+
 __all__ = [
+    "Compiled",
     "always_inline",
     "array_at",
     "bits_to_float",
     "call_fortran",
     "callback",
+    "compile_log",
     "count_shared",
     "float_to_bits",
     "in_place",
@@ -31,6 +44,7 @@ __all__ = [
     "in_place_sum",
     "inlined",
     "jit",
+    "jit_inner",
     "jit_sum",
     "load_shared",
     "overload",
@@ -44,11 +58,15 @@ array_at: Any = numba.carray  # type: ignore[attr-defined]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_ROOT = Path(__file__).parent
-
 # Inside compiled code an intrinsic takes one argument less than its definition: Python's types cannot say so.
 _intrinsic: Any = intrinsic
 _place: Any = cgutils.alloca_once_value
+
+# Parts of Numba without types.
+_config: Any = numba.config
+_dumps: Any = dumps
+_rebuild: Any = CompileResult._rebuild
+_register: Any = event.register
 
 _FLOAT_BITS: dict[Any, tuple[Any, Any, Any]] = {
     types.float64: (types.int64, ir.DoubleType(), ir.IntType(64)),
@@ -56,39 +74,113 @@ _FLOAT_BITS: dict[Any, tuple[Any, Any, Any]] = {
 }
 
 
+# Divisions that would have to raise keep loops from being vectorised: they give inf, as NumPy's do. Nobody calls our
+# functions from C, and what C would need takes a tenth of the time to compile.
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+
+
 def _compile(function: Function, *, fastmath: set[str], counting: bool = True) -> Function:
-    # Divisions that would have to raise keep loops from being vectorised: they give inf, as NumPy's do.
-    options: dict[str, Any] = {"nogil": True, "fastmath": fastmath, "error_model": "numpy"}
+    options: dict[str, Any] = {**_OPTIONS, "fastmath": fastmath}
     if not counting:
         options["_nrt"] = False
-    try:
-        compiled = numba.njit(function, cache=True, **options)
-        _stamp(compiled, Path(function.__code__.co_filename))
-    except RuntimeError:  # no directory for the cache can be written: compile in every process
-        compiled = numba.njit(function, **options)
+    compiled: Any = numba.njit(function, **options)
+    compiled._cache = _DiskCache(function, options)
     return cast(Function, compiled)
 
 
-def _stamp(compiled: Any, path: Path) -> None:
-    """Have compiled code on disk notice every change that may be compiled into it.
+class _DiskCache(NullCache):
+    """Numba's way to find compiled code, by ``mercer._compiled_cache``."""
 
-    Numba looks at the time and size of a function's own file, but constants and other functions come from files beside
-    it and above it, and installed files may all have the same time.
-    """
-    index: Any = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
-    if hasattr(index, "_source_stamp"):
-        index._source_stamp = (index._source_stamp, _digest(path.parent))
+    def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
+        self._function, self._loaded_at = function, time.time()
+        self._options = sorted(
+            (name, sorted(value) if name == "fastmath" else value) for name, value in options.items()
+        )
+
+    @property
+    def name(self) -> str:
+        """Of the function."""
+        return f"{self._function.__module__}.{self._function.__qualname__}"
+
+    @property
+    def places(self) -> Places:
+        """Where compiled code lies."""
+        return find_places(Path(self._function.__code__.co_filename).parent, _config.CACHE_DIR)
+
+    @property
+    def cache_path(self) -> str | None:
+        """The folder that is written to."""
+        return None if self.places.write is None else str(self.places.write)
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Code for a signature, or None if there is none that can be used."""
+        target_context.refresh()
+        entry = self._entry(sig, target_context.codegen())
+        if entry is not None:
+            for code in read_code(self.places, *entry):
+                # Whole files fail only if Numba itself has changed: then compile.
+                with suppress(Exception):
+                    return _rebuild(target_context, *pickle.loads(code))
+        return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep code for a signature."""
+        entry = self._entry(sig, data.codegen)
+        if entry is not None and not data.library.has_dynamic_globals:
+            write_code(self.places, *entry, _dumps(data._reduce()))
+
+    def _entry(self, sig: Any, codegen: Any) -> tuple[str, bytes] | None:
+        """Name of the file for a signature on this machine, and what its checksum covers; None if it cannot be kept."""
+        code, cells = self._function.__code__, self._function.__closure__ or ()
+        sources = source_digest(self._function.__module__, self._loaded_at)
+        if sources is None or " at 0x" in str(sig):  # an argument is a function, whose name is another in each process
+            return None
+        machine = (codegen.magic_tuple(), _config.OPT, _config.BOUNDSCHECK, *_VERSIONS)
+        key = repr((self.name, str(sig), self._options, machine))
+        seal = repr((key, sources, code.co_firstlineno, code.co_code)).encode()
+        seal += _dumps(tuple(cell.cell_contents for cell in cells)) if cells else b""
+        short = self.name.replace("<", "").replace(">", "")[-80:]
+        return f"{short}-{hashlib.sha256(key.encode()).hexdigest()[:24]}.compiled", seal
 
 
-@cache
-def _digest(folder: Path) -> str:
-    """Of the source files in a folder of the package, and in those above it."""
-    digest = hashlib.sha256()
-    for path in sorted(folder.glob("*.py")):
-        digest.update(path.read_bytes())
-    if folder != _ROOT and _ROOT in folder.parents:
-        digest.update(_digest(folder.parent).encode())
-    return digest.hexdigest()
+class _CallbackCache(_DiskCache):
+    """For callbacks, whose compilation is no event of Numba's: from when no code is found to when it is kept."""
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Code for a signature, or None if there is none that can be used."""
+        found = super().load_overload(sig, target_context)
+        if found is None:
+            compile_log.begin(is_kept=self.cache_path is not None)
+        return found
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep code for a signature."""
+        compile_log.end(self.name)
+        super().save_overload(sig, data)
+
+
+_VERSIONS = (numba.__version__, llvmlite.__version__, np.__version__, sys.implementation.cache_tag, sys.version)
+
+compile_log = CompileLog()
+
+
+class _Listener(event.Listener):
+    """Hears from Numba when it compiles a function, which it does not for code that it finds on disk."""
+
+    def on_start(self, event: Any) -> None:
+        """Note that a function of ours is being compiled."""
+        cache = getattr(event.data["dispatcher"], "_cache", None)
+        if isinstance(cache, _DiskCache):
+            compile_log.begin(is_kept=cache.cache_path is not None)
+
+    def on_end(self, event: Any) -> None:
+        """Note that it has been."""
+        cache = getattr(event.data["dispatcher"], "_cache", None)
+        if isinstance(cache, _DiskCache):
+            compile_log.end(cache.name)
+
+
+_register("numba:compile", _Listener())
 
 
 _PLAIN = {"contract"}
@@ -103,6 +195,12 @@ def jit(function: Function) -> Function:
 def jit_sum(function: Function) -> Function:
     """Compile a function that sums: sums may be reordered, so that they vectorise."""
     return _compile(function, fastmath=_SUMS)
+
+
+def jit_inner(function: Function) -> Function:
+    """Compile as ``jit`` does a function that compiled functions alone call: it has no way in from Python."""
+    options: dict[str, Any] = {**_OPTIONS, "fastmath": _PLAIN, "no_cpython_wrapper": True}
+    return cast(Function, numba.njit(function, **options))
 
 
 def in_place(function: Function) -> Function:
@@ -144,10 +242,9 @@ def callback(function: Callable[..., None], kinds: str) -> int:
     """
     pointer: Any = types.CPointer
     pointers = [pointer(types.float64 if kind == "f" else types.int32) for kind in kinds]
-    compiled: Any = CFunc(function, (tuple(pointers), types.void), {}, {"error_model": "numpy", "fastmath": _PLAIN})
-    with suppress(RuntimeError):  # no directory for the cache can be written
-        compiled.enable_caching()
-        _stamp(compiled, Path(function.__code__.co_filename))
+    options = {"error_model": "numpy", "fastmath": _PLAIN}
+    compiled: Any = CFunc(function, (tuple(pointers), types.void), {}, options)
+    compiled._cache = _CallbackCache(function, {**options, "kinds": kinds})
     compiled.compile()
     _KEPT.append(compiled)
     return int(compiled.address)

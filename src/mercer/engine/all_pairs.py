@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mercer._jit import jit
+from mercer._jit import jit, jit_inner
 from mercer._typing import FloatArray, IntArray
 
 __all__ = ["AllPairs", "square_below_one"]
@@ -55,6 +55,7 @@ class AllPairs:
             block, own = slice(start, start + _ROWS), None if first is None else first + start
             row, index = self._candidates(rows[block], own or 0)
             squares = np.empty(len(index))
+            counts[block] = 0
             n_found = _judge(
                 self._points, rows[block], (row, index, squares), counts[block], -1 if own is None else own
             )
@@ -88,9 +89,8 @@ def _judge(points: FloatArray, rows: FloatArray, pairs: Any, counts: IntArray, o
     """Move the pairs that are near to the front, and count them by rows; row i is the point own + i, unless own < 0."""
     row, index, squares = pairs
     found = 0
-    counts[:] = 0
     for e in range(len(row)):
-        i, j = row[e], index[e]
+        i, j = np.int64(row[e]), np.int64(index[e])
         square = square_below_one(points, j, rows, i)
         if square < 1.0 and (own < 0 or j >= own + i):
             index[found], squares[found] = j, square
@@ -99,7 +99,7 @@ def _judge(points: FloatArray, rows: FloatArray, pairs: Any, counts: IntArray, o
     return found
 
 
-@jit
+@jit_inner
 def square_below_one(points: FloatArray, j: Any, rows: FloatArray, i: Any) -> Any:
     """Squared distance of point j and row i, or what is known of it when it has reached 1."""
     total, n_features = 0.0, points.shape[1]

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mercer._jit import jit
+from mercer._jit import jit, jit_inner
 from mercer._typing import FloatArray, IntArray
 from mercer.engine.all_pairs import AllPairs, square_below_one
 
@@ -109,7 +109,7 @@ class Grid:
         self.order: IntArray = np.lexsort((along[:, -1], cell))
         starts = np.searchsorted(cell[self.order], np.arange(np.prod(shape) + 1)).astype(np.intp)
         self.cells = Cells(
-            _taken(points, self.order, self._columns), np.ascontiguousarray(along[self.order]),
+            points.take(self.order, axis=0).take(self._columns, axis=1), np.ascontiguousarray(along[self.order]),
             starts, shape, low, side, reach,
         )  # fmt: skip
         self._all_pairs: AllPairs | None = None
@@ -209,28 +209,42 @@ def _cell_numbers(along: FloatArray, shape: IntArray, low: FloatArray, side: Flo
     return number
 
 
-@jit
-def _taken(points: FloatArray, order: IntArray, columns: IntArray) -> FloatArray:
-    """Rows and columns in another order."""
-    out = np.empty((len(order), len(columns)))
-    for i in range(len(order)):
-        for j in range(len(columns)):
-            out[i, j] = points[order[i], columns[j]]
-    return out
-
-
-@jit
-def _search(cells: Cells, rows: FloatArray, along: FloatArray, counts: IntArray, own: Any) -> Any:
+def _search(
+    cells: Cells, rows: FloatArray, along: FloatArray, counts: IntArray, own: int
+) -> tuple[IntArray, FloatArray, int]:
     """Fill in the counts; return the places of neighbours, their squared distances, and how many were looked at.
 
     If own is not negative, row i is the point in place own + i, and those before it are left out.
     """
     index, squares = np.empty(16 * len(rows) + 16, dtype=np.int32), np.empty(16 * len(rows) + 16)
-    found, looked_at, sort_axis = 0, 0, along.shape[1] - 1
-    first, last = np.zeros(3, dtype=np.intp), np.zeros(3, dtype=np.intp)
-    for i in range(len(rows)):
-        before, least = found, own + i if own >= 0 else 0
-        _window(cells, along[i], sort_axis, first, last)
+    progress, window = np.zeros(4, dtype=np.int64), np.zeros((2, 3), dtype=np.int64)
+    # Compiled code makes no arrays, which takes long to compile: it comes back when these are full.
+    while _search_rows(cells, rows, along, (counts, index, squares), (progress, *window), own):
+        found, size = progress[1], 2 * progress[3]
+        index, squares = _longer(index, found, size), _longer(squares, found, size)
+    found = progress[1]
+    return index[:found].copy(), squares[:found].copy(), int(progress[2])
+
+
+def _longer(array: Any, used: int, size: int) -> Any:
+    longer = np.empty(size, dtype=array.dtype)
+    longer[:used] = array[:used]
+    return longer
+
+
+@jit
+def _search_rows(cells: Cells, rows: FloatArray, along: FloatArray, out: Any, state: Any, own: Any) -> bool:
+    """Search from a row on until all are done, or the arrays are full: then True.
+
+    ``state`` is the progress (the row, how many neighbours were found before it, how many points were looked at for
+    them and, when the arrays are full, how many neighbours there must be room for) and three zeros each for the first
+    and last cells that a row looks at.
+    """
+    (counts, index, squares), (progress, first, last) = out, state
+    sort_axis = along.shape[1] - 1
+    for i in range(progress[0], len(rows)):
+        found, looked_at, least = progress[1], progress[2], own + i if own >= 0 else 0
+        _window(cells, along, i, first, last)
         for p in range(first[0], last[0] + 1):
             for q in range(first[1], last[1] + 1):
                 for r in range(first[2], last[2] + 1):
@@ -238,13 +252,14 @@ def _search(cells: Cells, rows: FloatArray, along: FloatArray, counts: IntArray,
                     start, stop = max(cells.starts[cell], least), cells.starts[cell + 1]
                     if start >= stop:
                         continue
-                    left = cells.reach**2 - _gap(cells, along[i], sort_axis, p, q, r)
+                    left = cells.reach**2 - _gap(cells, along, i, (p, q, r))
                     if left < 0.0:
                         continue
                     width = np.sqrt(left)
                     at = _first_not_below(cells.along, sort_axis, start, stop, along[i, sort_axis] - width)
                     if found + stop - at > len(index):
-                        index, squares = _longer(index, squares, found, 2 * (found + stop - at))
+                        progress[0], progress[3] = i, found + stop - at
+                        return True
                     while at < stop and cells.along[at, sort_axis] <= along[i, sort_axis] + width:
                         square = square_below_one(cells.points, at, rows, i)
                         if square < 1.0:
@@ -252,36 +267,36 @@ def _search(cells: Cells, rows: FloatArray, along: FloatArray, counts: IntArray,
                             found += 1
                         looked_at += 1
                         at += 1
-        counts[i] = found - before
-    return index[:found].copy(), squares[:found].copy(), looked_at
+        counts[i] = found - progress[1]
+        progress[1], progress[2] = found, looked_at
+    return False
 
 
-@jit
-def _window(cells: Cells, along: FloatArray, n_axes: Any, first: IntArray, last: IntArray) -> None:
-    """Cells that may hold neighbours, along each axis of the grid."""
-    for axis in range(n_axes):
-        here, side, number = along[axis] - cells.low[axis], cells.side[axis], cells.shape[axis]
+@jit_inner
+def _window(cells: Cells, along: FloatArray, i: Any, first: IntArray, last: IntArray) -> None:
+    """Cells that may hold neighbours of a row, along each axis of the grid."""
+    for axis in range(along.shape[1] - 1):
+        here, side, number = along[i, axis] - cells.low[axis], cells.side[axis], float(cells.shape[axis])
         # Compared as floats: a row far away has no cell number that an integer could hold.
-        first[axis] = int(min(max(np.floor((here - cells.reach) / side), 0.0), float(number)))
-        last[axis] = int(min(max(np.floor((here + cells.reach) / side), -1.0), float(number - 1)))
+        first[axis] = np.int64(min(max(np.floor((here - cells.reach) / side), 0.0), number))
+        last[axis] = np.int64(min(max(np.floor((here + cells.reach) / side), -1.0), number - 1.0))
 
 
-@jit
-def _gap(cells: Cells, along: FloatArray, n_axes: Any, p: Any, q: Any, r: Any) -> Any:
+@jit_inner
+def _gap(cells: Cells, along: FloatArray, i: Any, cell: Any) -> Any:
     """Squared distance from a row to a cell, along the axes of the grid."""
     total = 0.0
-    for axis in range(n_axes):
-        number = p if axis == 0 else (q if axis == 1 else r)
-        here = along[axis] - cells.low[axis]
+    for axis in range(along.shape[1] - 1):
+        here = along[i, axis] - cells.low[axis]
         # Points at the ends may lie a rounding outside their cells.
-        below = number * cells.side[axis] - here
-        above = here - (number + 1) * cells.side[axis]
+        below = cell[axis] * cells.side[axis] - here
+        above = here - (cell[axis] + 1) * cells.side[axis]
         outside = max(max(below, above) - (cells.reach - 1.0), 0.0)
         total += outside * outside
     return total
 
 
-@jit
+@jit_inner
 def _first_not_below(along: FloatArray, axis: Any, start: Any, stop: Any, value: Any) -> Any:
     while start < stop:
         middle = (start + stop) // 2
@@ -290,11 +305,3 @@ def _first_not_below(along: FloatArray, axis: Any, start: Any, stop: Any, value:
         else:
             stop = middle
     return start
-
-
-@jit
-def _longer(index: IntArray, squares: FloatArray, used: Any, size: Any) -> Any:
-    more_index, more_squares = np.empty(size, dtype=np.int32), np.empty(size)
-    more_index[:used] = index[:used]
-    more_squares[:used] = squares[:used]
-    return more_index, more_squares

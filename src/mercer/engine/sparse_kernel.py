@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from mercer._jit import jit
 from mercer._typing import AnyArray, FloatArray, IntArray
 from mercer.engine.executors.base import Executor
 from mercer.engine.memory import available_memory
 from mercer.engine.neighbours import Grid, Neighbours
 from mercer.engine.passes import Pass, RowPass
 from mercer.engine.rows import Rows
+from mercer.engine.sparse_loops import count, mirror, multiply
 from mercer.engine.table import ArrayTable, Spans
 from mercer.engine.tile import Tile
 from mercer.kernels import Compact
@@ -185,7 +185,7 @@ class SparseKernel:
         """Fill ``out`` with the product for a few rows."""
         found = self._find(rows)
         starts = np.concatenate([[0], np.cumsum(found.counts)])
-        _multiply(starts, found.index, self._values(found), vectors, out, (0, len(rows)))
+        multiply(starts, found.index, self._values(found), vectors, out, (0, len(rows)))
 
     def _find(self, rows: FloatArray) -> Neighbours:
         # Rows that overflow are far from all points.
@@ -233,7 +233,8 @@ class _CrossTimes(RowPass):
     kernel: SparseKernel
     vectors: FloatArray
 
-    name, width, rows_at_once = "rows", 1, _CHUNK
+    name, rows_at_once = "rows", _CHUNK
+    width = 512  # neighbours, and what is looked at to find them
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -259,7 +260,7 @@ class _GramTimes(RowPass):
     def apply(self, tile: Tile, out: AnyArray) -> None:
         first, last = tile.first, tile.first + tile.n_rows
         starts = self.gram.starts[first : last + 1]
-        _multiply(starts, self.gram.index, self.gram.values, self.vectors, out, (0, tile.n_rows))
+        multiply(starts, self.gram.index, self.gram.values, self.vectors, out, (0, tile.n_rows))
 
 
 def _assembled(
@@ -272,7 +273,7 @@ def _assembled(
         if part is not None:
             after[start : start + len(part[0])] = part[0]
             start += len(part[0])
-            _count(part[1], before)
+            count(part[1], before)
     before -= 1  # a row is its own neighbour
     starts = np.zeros(n_points + 1, dtype=np.int64)
     np.cumsum(after + before, out=starts[1:])
@@ -280,73 +281,6 @@ def _assembled(
     filled, start = starts[:-1].copy(), 0
     for number, part in enumerate(parts):
         if part is not None:
-            _mirror(part, start, filled, index, values)
+            mirror(part, start, filled, index, values)
             start, parts[number] = start + len(part[0]), None
     return SparseGram(starts, index, values)
-
-
-@jit
-def _count(index: IntArray, counts: IntArray) -> None:
-    for e in range(len(index)):
-        counts[index[e]] += 1
-
-
-@jit
-def _mirror(part: Any, start: Any, filled: IntArray, index: IntArray, values: FloatArray) -> None:
-    """Put entries of the upper triangle into their row and, mirrored, into that of their column.
-
-    Rows come in order. So when one comes what precedes its diagonal is there, with ascending columns.
-    """
-    counts, columns, numbers = part
-    e = 0
-    for i in range(len(counts)):
-        for _ in range(counts[i]):
-            row, column = start + i, columns[e]
-            index[filled[row]], values[filled[row]] = column, numbers[e]
-            filled[row] += 1
-            if column > row:
-                index[filled[column]], values[filled[column]] = row, numbers[e]
-                filled[column] += 1
-            e += 1
-
-
-@jit
-def _multiply(
-    starts: IntArray, index: IntArray, values: FloatArray, vectors: FloatArray, out: FloatArray, span: Any
-) -> None:
-    """Rows of a sparse matrix times dense vectors: most often one, or the targets and a column of ones."""
-    for i in range(span[0], span[1]):
-        if vectors.shape[1] == 1:
-            total = 0.0
-            for e in range(starts[i], starts[i + 1]):
-                total += values[e] * vectors[index[e], 0]
-            out[i, 0] = total
-        elif vectors.shape[1] == 2:
-            first, second = 0.0, 0.0
-            for e in range(starts[i], starts[i + 1]):
-                j, value = index[e], values[e]
-                first += value * vectors[j, 0]
-                second += value * vectors[j, 1]
-            out[i, 0], out[i, 1] = first, second
-        else:
-            _multiply_row(index[starts[i] : starts[i + 1]], values[starts[i] : starts[i + 1]], vectors, out[i])
-
-
-@jit
-def _multiply_row(index: IntArray, values: FloatArray, vectors: FloatArray, out: FloatArray) -> None:
-    """Sums that stay in registers: four at a time, then one by one."""
-    whole = len(out) // 4 * 4
-    for c in range(0, whole, 4):
-        s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
-        for e in range(len(index)):
-            j, value = index[e], values[e]
-            s0 += value * vectors[j, c]
-            s1 += value * vectors[j, c + 1]
-            s2 += value * vectors[j, c + 2]
-            s3 += value * vectors[j, c + 3]
-        out[c], out[c + 1], out[c + 2], out[c + 3] = s0, s1, s2, s3
-    for c in range(whole, len(out)):
-        total = 0.0
-        for e in range(len(index)):
-            total += values[e] * vectors[index[e], c]
-        out[c] = total

@@ -218,7 +218,8 @@ class _Reduction(RowPass):
     kernel: SparseKernel
     eta: FloatArray | None
 
-    name, shape, width = "rows", (), 1
+    name, shape = "rows", ()
+    width = 1024  # a solution for each row
 
     def apply(self, tile: Tile, out: AnyArray) -> None:
         values = self.kernel.cross(tile.rows)

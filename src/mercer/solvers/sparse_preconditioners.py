@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from mercer._jit import jit
+from mercer._jit import jit, jit_inner
 from mercer._typing import FloatArray, IntArray
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.solvers.sparse_cholesky import solve_lower, solve_upper
@@ -120,7 +120,9 @@ def _lower_triangle(matrix: csr_array, diagonal: FloatArray, drop_tol: float) ->
     root = np.sqrt(diagonal)
     kept = (row == column) | ((row > column) & (np.abs(entries.data) > drop_tol * root[row] * root[column]))
     data = entries.data[kept].astype(np.float64)
-    lower = csr_array((data, (row[kept], column[kept])), shape=matrix.shape)
+    # 32 bits, whatever the matrix has: they are 12 bytes per entry with the value, and compiled code for them is there.
+    row, column = row[kept].astype(np.int32), column[kept].astype(np.int32)
+    lower = csr_array((data, (row, column)), shape=matrix.shape)
     lower.sum_duplicates()
     return lower
 
@@ -149,7 +151,7 @@ def _factor(given: Any, diagonal: FloatArray, values: FloatArray, pivots: FloatA
     return sound
 
 
-@jit
+@jit_inner
 def _sparse_dot(values: FloatArray, columns: IntArray, start: Any, stop: Any, dense: FloatArray) -> Any:
     total = 0.0
     for q in range(start, stop):

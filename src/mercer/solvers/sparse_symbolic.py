@@ -14,7 +14,7 @@ from scipy.sparse import csc_array, csr_array, eye_array
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 from scipy.sparse.linalg import spilu
 
-from mercer._jit import jit
+from mercer._jit import jit, jit_inner
 from mercer._typing import IntArray
 
 __all__ = [
@@ -195,7 +195,7 @@ def _column_counts(pattern: Any, parent: IntArray, counts: IntArray, buffers: An
             counts[parent[j]] += counts[j]
 
 
-@jit
+@jit_inner
 def _meeting_point(ancestor: IntArray, leaf: Any) -> Any:
     top = leaf
     while ancestor[top] != top:

@@ -158,3 +158,10 @@ def test_the_right_hand_side_is_not_changed_and_may_lie_in_any_way():
 def test_no_rows_and_one():
     assert Incomplete(csr_array((0, 0)))(np.empty((0, 2))).shape == (0, 2)
     np.testing.assert_array_equal(Incomplete(csr_array(np.array([[4.0]])))(np.array([[2.0]])), [[0.5]])
+
+
+def test_entries_take_twelve_bytes_whatever_the_matrix_has():
+    matrix = grid(5)
+    wide = csr_array((matrix.data, matrix.indices.astype(np.int64), matrix.indptr.astype(np.int64)), shape=matrix.shape)
+    lower = Incomplete(wide).lower
+    assert (lower.indices.dtype, lower.indptr.dtype) == (np.int32, np.int32)

@@ -1,0 +1,241 @@
+"""Compiled code on disk: where it lies, what it was made from, and whether a file is what it should be.
+
+A file holds the code of one function for one signature, machine and set of versions. Its name says which; a checksum
+covers its content, its name and the sources it was made from. A file that is damaged, swapped for another, or made
+from other sources is therefore not used: the function is compiled again and the file is replaced.
+
+**Sources.** Code of other functions and values of constants are compiled into a function. They come from the module it
+is defined in and from modules imported there, directly or not, at module level; imports of other packages, imports
+inside functions and those under ``TYPE_CHECKING`` do not count. The checksum covers the text of all these modules, and
+no other file. A file that has changed since the function was defined no longer tells what is in memory: nothing is then
+read or written.
+
+**Folders.** In this order: ``NUMBA_CACHE_DIR``; ``__pycache__`` beside the source; the user's cache folder. Code is
+written to the first that can be written, and read from there and from those before it: an installation that is
+read-only may bring compiled code along. To read a file is to run what it contains. So folders and files must belong to
+the user or the administrator, nobody else may be able to write them, and relative paths are not followed.
+
+A folder that cannot be used, a full disk or an unreadable file are never errors: they cost the time to compile.
+"""
+
+import ast
+import hashlib
+import os
+import stat
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+__all__ = ["Places", "find_places", "reached_modules", "read_code", "source_digest", "write_code"]
+
+_HEAD = b"mercer compiled code 1\n"
+_LARGEST = 1 << 28  # bytes; the code of a function takes some tens of thousands
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+# ------------------------------------------------------------------------------------------------------ sources
+
+
+def source_digest(module: str, loaded_at: float) -> str | None:
+    """Of the texts that functions of a module are compiled from.
+
+    Parameters
+    ----------
+    module : str
+        Name of a module that has been imported.
+    loaded_at : float
+        When its functions were defined, in seconds since the epoch.
+
+    Returns
+    -------
+    str or None
+        None if a text cannot be read, or has changed since.
+    """
+    digest = hashlib.sha256()
+    try:
+        for path in (_source_path(name) for name in sorted(reached_modules(module))):
+            if _changed_at(path.stat()) > loaded_at:
+                return None
+            digest.update(_digest(path))
+    except (OSError, SyntaxError, ValueError):
+        return None
+    return digest.hexdigest()
+
+
+def _changed_at(status: os.stat_result) -> float:
+    # An installer may set the time of a file's content, but not that of the file; Windows has the former only.
+    return status.st_mtime if sys.platform == "win32" else status.st_ctime
+
+
+@cache
+def reached_modules(module: str) -> frozenset[str]:
+    """The module, and what it imports from its own package and from mercer, directly or not."""
+    roots = {module.partition(".")[0], __name__.partition(".")[0]}
+    reached: set[str] = set()
+    waiting = {module}
+    while waiting:
+        name = waiting.pop()
+        reached.add(name)
+        waiting |= {found for found in _imports(name) if found.partition(".")[0] in roots} - reached
+    return frozenset(reached)
+
+
+@cache
+def _imports(module: str) -> frozenset[str]:
+    """Modules that a module imports when it is loaded."""
+    path = _source_path(module)
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    return frozenset(
+        found for node in _statements(ast.parse(path.read_bytes()).body) for found in _imported(node, package)
+    )
+
+
+def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements that are executed when a module is loaded."""
+    for node in body:
+        yield node
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        checks_types = isinstance(node, ast.If) and ast.unparse(node.test) in {"TYPE_CHECKING", "typing.TYPE_CHECKING"}
+        for name in ("body", "orelse", "finalbody", "handlers"):
+            if not (checks_types and name == "body"):
+                parts = getattr(node, name, [])
+                yield from _statements([part for part in parts if isinstance(part, ast.stmt)])
+                for handler in (part for part in parts if isinstance(part, ast.ExceptHandler)):
+                    yield from _statements(handler.body)
+
+
+def _imported(node: ast.stmt, package: str) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names if alias.name in sys.modules)
+    elif isinstance(node, ast.ImportFrom):
+        above = package.rsplit(".", node.level - 1)[0] if node.level else ""
+        base = ".".join(part for part in (above, node.module) if part)
+        for alias in node.names:
+            whole = f"{base}.{alias.name}"
+            if whole in sys.modules or base in sys.modules:
+                yield whole if whole in sys.modules else base
+
+
+def _source_path(module: str) -> Path:
+    file = getattr(sys.modules.get(module), "__file__", None) or ""
+    if not file.endswith(".py"):
+        raise ValueError(f"module {module} has no source file.")
+    return Path(file)
+
+
+@cache
+def _digest(path: Path) -> bytes:
+    return hashlib.sha256(path.read_bytes()).digest()
+
+
+# ------------------------------------------------------------------------------------------------------ folders
+
+
+class Places(NamedTuple):
+    """Folders for the code of functions from one source folder: those to read, and the one to write, if any."""
+
+    read: tuple[Path, ...]
+    write: Path | None
+
+
+@cache
+def find_places(source_folder: Path, chosen: str) -> Places:
+    """Find the folders for code of a source folder; ``chosen`` is ``NUMBA_CACHE_DIR``, which may be empty."""
+    readable: list[Path] = []
+    for folder in _candidates(source_folder, chosen):
+        if not folder.is_absolute():
+            continue
+        with suppress(OSError):
+            folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        if _is_safe_folder(folder):
+            readable.append(folder)
+            if os.access(folder, os.W_OK | os.X_OK):
+                return Places(tuple(readable), folder)
+    return Places(tuple(readable), None)
+
+
+def _candidates(source_folder: Path, chosen: str) -> Iterator[Path]:
+    # Two installations must not replace each other's files.
+    own = f"{source_folder.name}_{hashlib.sha256(os.fsencode(source_folder)).hexdigest()[:16]}"
+    if chosen and (not Path(chosen).exists() or _is_safe_folder(Path(chosen), shared=True)):
+        yield Path(chosen) / own
+    yield source_folder / "__pycache__"
+    with suppress(RuntimeError):  # there is no home
+        yield _user_cache() / "mercer" / own
+
+
+def _user_cache() -> Path:
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+
+
+def _is_safe_folder(folder: Path, *, shared: bool = False) -> bool:
+    """Whether nobody else can put files there; ``shared``: or, as in /tmp, cannot touch ours."""
+    try:
+        status = folder.stat()
+    except OSError:
+        return False
+    if shared and status.st_mode & stat.S_ISVTX:
+        return stat.S_ISDIR(status.st_mode)
+    return stat.S_ISDIR(status.st_mode) and _is_safe(status)
+
+
+def _is_safe(status: os.stat_result) -> bool:
+    if not hasattr(os, "getuid"):  # Windows: folders of a user's profile are closed to others
+        return True
+    return status.st_uid in {os.getuid(), 0} and not status.st_mode & _OTHERS_WRITE
+
+
+# -------------------------------------------------------------------------------------------------------- files
+
+
+def read_code(places: Places, name: str, seal: bytes) -> Iterator[bytes]:
+    """Contents of the files of that name that are whole, and were written with the same seal."""
+    for folder in places.read:
+        with suppress(OSError):
+            content = _read(folder / name)
+            code = content[len(_HEAD) + hashlib.sha256().digest_size :]
+            if content == _HEAD + _checksum(name, seal, code) + code:
+                yield code
+
+
+def _read(path: Path) -> bytes:
+    # Without waiting: in place of the file there may be a pipe.
+    number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    with os.fdopen(number, "rb") as file:
+        status = os.fstat(number)
+        if not stat.S_ISREG(status.st_mode) or not _is_safe(status) or status.st_size > _LARGEST:
+            return b""
+        return file.read()
+
+
+def write_code(places: Places, name: str, seal: bytes, code: bytes) -> None:
+    """Write a file, all of it or nothing: other processes may write it, too."""
+    if places.write is None:
+        return
+    path = places.write / name
+    unfinished = path.with_name(f"{name}.{uuid.uuid4().hex[:16]}.tmp")
+    try:
+        with unfinished.open("xb") as file:
+            file.write(_HEAD + _checksum(name, seal, code) + code)
+        unfinished.chmod(stat.S_IMODE(unfinished.stat().st_mode) & ~_OTHERS_WRITE)
+        unfinished.replace(path)
+    except OSError:
+        with suppress(OSError):
+            unfinished.unlink()
+
+
+def _checksum(name: str, seal: bytes, code: bytes) -> bytes:
+    digest = hashlib.sha256()
+    for part in (name.encode(), seal, code):
+        digest.update(len(part).to_bytes(8, "big"))
+        digest.update(part)
+    return digest.digest()
