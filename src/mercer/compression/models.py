@@ -14,6 +14,7 @@ from sklearn.base import ClassifierMixin, OutlierMixin, RegressorMixin
 from sklearn.utils import get_tags
 from sklearn.utils.multiclass import _ovr_decision_function
 
+from mercer._stored import stored
 from mercer._typing import AnyArray, FloatArray, IntArray
 from mercer._validation import check_is_fitted
 from mercer.compression.compressed_model import CompressedModel
@@ -22,6 +23,7 @@ from mercer.compression.reading import Reading
 __all__ = ["CompressedClassifier", "CompressedOutlierDetector", "CompressedRegressor"]
 
 
+@stored
 class CompressedRegressor(RegressorMixin, CompressedModel):
     r"""A kernel regressor, trained and then replaced by an expansion of a few vectors.
 
@@ -96,6 +98,7 @@ class CompressedRegressor(RegressorMixin, CompressedModel):
         return tags
 
 
+@stored
 class CompressedClassifier(ClassifierMixin, CompressedModel):
     """A kernel classifier, trained and then replaced by an expansion of a few vectors that all its outputs share.
 
@@ -181,6 +184,7 @@ def most_votes(values: FloatArray, n_classes: int) -> IntArray:
     return np.asarray(np.argmax(votes, axis=1))
 
 
+@stored
 class CompressedOutlierDetector(OutlierMixin, CompressedModel):
     """A one-class machine, trained and then replaced by an expansion of a few vectors.
 

@@ -20,6 +20,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from mercer._stored import stored
+from mercer._stored.checks import check_square, need
 from mercer._typing import FloatArray
 from mercer.engine.augmented import Augmented
 from mercer.engine.executors.base import Executor
@@ -35,6 +37,7 @@ __all__ = ["NormalStatistics", "normal_statistics"]
 _FEWEST_ROWS = 256
 
 
+@stored
 @dataclass
 class NormalStatistics:
     """Sums over rows, which can be added, subtracted and scaled.
@@ -55,6 +58,13 @@ class NormalStatistics:
     n_features: int
     n_rows: int
     is_whitened: bool = False
+
+    def check_stored(self) -> None:
+        """Refuse sums of another size."""
+        size = len(self.sums)
+        check_square(self.sums, size, "sums", order="C")
+        need(0 <= self.n_features <= size - 2, f"sums of size {size} do not have {self.n_features} features.")
+        need(self.n_rows >= 0, "sums have fewer than no rows.")
 
     @classmethod
     def zeros(cls, n_features: int, n_outputs: int, *, is_whitened: bool = False) -> NormalStatistics:

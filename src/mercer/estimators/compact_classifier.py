@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from sklearn.base import ClassifierMixin
 
+from mercer._stored import stored
 from mercer._typing import AnyArray, FloatArray
 from mercer._validation import check_is_fitted
 from mercer.estimators.classification import OneVsRest, decide, flat_decision
@@ -15,6 +16,7 @@ from mercer.estimators.shell import all_or_nothing, read_data
 __all__ = ["CompactClassifier"]
 
 
+@stored
 class CompactClassifier(ClassifierMixin, CompactMachine):
     """LS-SVM classifier on a kernel of compact support: least squares on ±1, one class against the rest.
 

@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import ClassifierMixin
 
+from mercer._stored import stored
 from mercer._typing import AnyArray, FloatArray
 from mercer._validation import check_is_fitted
 from mercer.estimators.classification import OneVsRest, decide, flat_decision
@@ -16,6 +17,7 @@ from mercer.estimators.shell import all_or_nothing, read_data
 __all__ = ["NystromClassifier"]
 
 
+@stored
 class NystromClassifier(ClassifierMixin, NystromMachine):
     """Kernel classification on a basis of m points: least squares on ±1, one class against the rest.
 

@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import ClassifierMixin
 
+from mercer._stored import stored
 from mercer._typing import AnyArray, FloatArray
 from mercer._validation import check_is_fitted
 from mercer.engine import SequentialLearner
@@ -19,6 +20,7 @@ from mercer.estimators.shell import Data, all_or_nothing, make_threads, read_dat
 __all__ = ["OnlineClassifier"]
 
 
+@stored
 class OnlineClassifier(ClassifierMixin, OnlineMachine):
     """Sequential LS-SVM classification: least squares on ±1, one class against the rest, one dictionary for all.
 

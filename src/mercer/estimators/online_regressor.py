@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from mercer._stored import stored
 from mercer._typing import FloatArray
 from mercer._validation import check_is_fitted
 from mercer.estimators.online_machine import OnlineMachine, has_no_weight
@@ -16,6 +17,7 @@ from mercer.estimators.shell import all_or_nothing, encode_targets, make_threads
 __all__ = ["OnlineRegressor"]
 
 
+@stored
 class OnlineRegressor(KernelRegressor, OnlineMachine):
     r"""Sequential LS-SVM: sees each row once, keeps a dictionary of at most ``max_basis`` rows, predicts at any time.
 

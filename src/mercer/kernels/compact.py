@@ -25,6 +25,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import clone
 
+from mercer._stored import stored
 from mercer._typing import FloatArray
 from mercer.kernels import profiles
 from mercer.kernels.base import check_positive
@@ -121,6 +122,7 @@ class Compact(Stationary):
         return min(far, -edge), negligible, rounding, kink * steep**2, edge
 
 
+@stored
 class CompactGaussian(Compact):
     r"""Gaussian kernel times Askey's factor, :math:`A\,(1-r/\theta)_+^{\nu}\,e^{-r^2/2}` with :math:`r=|(x-z)/\ell|`.
 
@@ -255,6 +257,7 @@ class _CutContraction(Contraction):
         return gradient
 
 
+@stored
 class Wendland(Compact):
     r"""Wendland's polynomials of the least degree for their smoothness; zero from r = 1 on, :math:`r=|(x-z)/\ell|`.
 

@@ -7,12 +7,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from mercer._stored import stored
 from mercer._typing import FloatArray
 from mercer.kernels.base import Kernel, Section, check_positive, tile_buffer
 
 __all__ = ["Linear", "Polynomial"]
 
 
+@stored
 class Linear(Kernel):
     r"""Linear kernel, :math:`A\,x^\top z`.
 
@@ -60,6 +62,7 @@ class Linear(Kernel):
         return {"amplitude": np.asarray(weights @ self.diagonal(rows))}
 
 
+@stored
 class Polynomial(Kernel):
     r"""Polynomial kernel, :math:`A\,(s\,x^\top z + c)^p`.
 

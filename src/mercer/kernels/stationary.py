@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.base import clone
 
+from mercer._stored import stored
 from mercer._typing import FloatArray, IntArray
 from mercer.kernels import profiles
 from mercer.kernels.base import Factors, Kernel, Section, check_positive, tile_buffer
@@ -287,6 +288,7 @@ def lowest_logarithm(dtype: np.dtype[Any], amplitude: float) -> Any:
     return dtype.type(np.log(max(profiles.CUTOFF[dtype], min(2.0 * smallest_normal / amplitude, 1.0))))
 
 
+@stored
 class Gaussian(Stationary):
     r"""Gaussian kernel, :math:`A\exp(-|x-z|^2/(2\ell^2))`.
 
@@ -327,6 +329,7 @@ class Gaussian(Stationary):
         return self.profile(dtype)
 
 
+@stored
 class Matern(Stationary):
     r"""Matérn kernel of smoothness ν = 1/2, 3/2 or 5/2.
 
