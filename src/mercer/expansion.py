@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from mercer._stored import stored
-from mercer._stored.checks import check_columns, check_finite, check_kernel, check_shape, check_square, need
+from mercer._stored.checks import check_columns, check_finite, check_kernel, check_lower, check_shape, need
 from mercer._typing import FloatArray
 from mercer.engine import Executor, Features, Rows, Threads, as_rows, gram_matrix, kernel_times, map_rows, tile_rows
 from mercer.kernels import Kernel, Precomputed
@@ -62,12 +62,12 @@ class Variance:
     def check_stored(self) -> None:
         """Refuse parts of different sizes."""
         m, root = len(self.lower), self.root
-        check_square(self.lower, m, "the factor of a variance", order="F")
+        check_lower(self.lower, m, "the factor of a variance")
         need(root is None or (root.ndim == 2 and root.shape[1] == m), "the root of a variance does not fit its factor.")
         if self.offset is not None:
             need(root is not None, "a variance has an offset and no root.")
             check_shape(self.offset, (0 if root is None else len(root),), "the offset of a variance")
-        for name in ("lower", "root", "offset", "constant"):
+        for name in ("root", "offset", "constant"):
             if getattr(self, name) is not None:
                 check_finite(np.asarray(getattr(self, name)), f"{name} of a variance")
 

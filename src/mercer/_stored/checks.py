@@ -20,12 +20,16 @@ __all__ = [
     "check_finite",
     "check_index",
     "check_kernel",
+    "check_lower",
     "check_permutation",
     "check_shape",
     "check_square",
     "check_unit_lower",
     "need",
 ]
+
+
+_LARGEST_INT = 2**63
 
 
 def need(condition: Any, message: str) -> None:
@@ -50,6 +54,13 @@ def check_square(matrix: FloatArray, size: int, name: str, *, order: str) -> Non
     # A part of a larger array, which has neither order, is stored by rows.
     contiguous = matrix.flags.f_contiguous if order == "F" else matrix.flags.c_contiguous or not matrix.flags.forc
     need(matrix.dtype == np.float64 and contiguous, f"{name} is not float64, contiguous in order {order}.")
+
+
+def check_lower(matrix: FloatArray, size: int, name: str) -> None:
+    """Raise unless this is a Cholesky factor as LAPACK takes it: contiguous by columns, its diagonal positive."""
+    check_square(matrix, size, name, order="F")
+    check_finite(matrix, name)
+    need(np.all(np.diagonal(matrix) > 0), f"{name} has a diagonal that is not positive.")
 
 
 def check_columns(array: FloatArray, n_rows: int, name: str) -> None:
@@ -78,6 +89,8 @@ def check_kernel(kernel: Any, n_features: int) -> None:
         msg = f"the kernel does not fit: {error}"
         raise ArchiveError(msg) from error
     need(fits and not getattr(kernel, "is_automatic", False), "the kernel of a fitted model has no length scale.")
+    numbers = [value for value in kernel.get_params().values() if isinstance(value, int)]
+    need(all(abs(value) < _LARGEST_INT for value in numbers), "the kernel does not fit: a number is too large.")
 
 
 def check_compressed(sizes: tuple[int, ...], data: AnyArray, indices: AnyArray, starts: AnyArray) -> None:
@@ -110,7 +123,13 @@ def check_unit_lower(lower: Any, pivots: FloatArray) -> None:
 
 
 def check_estimator(
-    model: Any, *, n_outputs: int, n_features: int | None, flat: bool = False, rule: str | None = None
+    model: Any,
+    *,
+    n_outputs: int,
+    n_features: int | None,
+    flat: bool = False,
+    rule: str | None = None,
+    fewest_classes: int = 2,
 ) -> None:
     """Raise unless what scikit-learn's conventions give a fitted estimator fits its model.
 
@@ -125,6 +144,7 @@ def check_estimator(
         Whether predictions have one dimension.
     rule : {"threshold", "largest", "pairs"} or None, default=None
         How outputs decide on a class; None for the first with two classes, else the second.
+    fewest_classes : int, default=2
     """
     given, width = vars(model), model.n_features_in_
     need(width >= 1, "a model has no features.")
@@ -137,6 +157,7 @@ def check_estimator(
     if "classes_" in given:
         n_classes = len(given["classes_"])
         check_shape(given["classes_"], (n_classes,), "classes")
+        need(n_classes >= fewest_classes, f"a model has {n_classes} classes.")
         numbers = {"threshold": 1, "largest": n_classes, "pairs": n_classes * (n_classes - 1) // 2}
         rule = rule or ("threshold" if n_classes <= 2 else "largest")
         need(n_outputs == numbers.get(rule), f"a model of {n_classes} classes has {n_outputs} outputs.")

@@ -9,7 +9,7 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import gen_batches, get_tags
 
-from mercer._stored.checks import check_estimator
+from mercer._stored.checks import check_estimator, need
 from mercer._typing import FloatArray, RandomState
 from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted, check_table
 from mercer.compression.foreign import read_model
@@ -34,6 +34,7 @@ class CompressedModel(BaseEstimator):
 
     def check_stored(self) -> None:
         """Refuse outputs and features that are not those of the expansion."""
+        need(self.estimator is None or hasattr(self.estimator, "fit"), "estimator is none.")
         check_estimator(
             self,
             n_outputs=self.expansion_.coefficients.shape[1],

@@ -17,7 +17,7 @@ from mercer.engine.rows import ArrayRows, Rows
 from mercer.engine.stream_values import FactoredRows, TabulatedRows
 from mercer.engine.tiles import tile_rows, working_memory_bytes
 from mercer.exceptions import NotPositiveDefiniteError
-from mercer.kernels import Kernel
+from mercer.kernels import Kernel, Precomputed
 from mercer.solvers.recursive import BlockRecursion, Rules, Source, Together, inverse
 
 __all__ = ["SequentialLearner"]
@@ -252,6 +252,7 @@ class SequentialLearner:
         need(self.points.ndim == 2, "the dictionary is no table.")
         check_shape(self.points, (m, self.points.shape[1]), "the dictionary")
         check_kernel(self.kernel, self.points.shape[1])
+        need(not isinstance(self.kernel, Precomputed), "the kernel of a dictionary needs rows.")
         need(self.points.dtype == np.float64, "the dictionary is not float64.")
         check_finite(self.points, "the dictionary")
 

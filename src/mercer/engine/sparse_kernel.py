@@ -157,10 +157,13 @@ class SparseKernel:
         """Set what follows from the kernel."""
         self._set_units(self._grid.n_features)
 
-    @property
-    def n_features(self) -> int:
-        """Width of the rows."""
-        return self._n_features
+    def is_of(self, kernel: Compact, points: FloatArray) -> bool:
+        """Whether it was made of this kernel and these points."""
+        return (
+            points.shape == self._grid.points.shape
+            and self._kernel.equals(kernel.for_dimension(self._n_features))
+            and np.array_equal(self._grid.prepare(self._scaled(points[self.order]))[0], self._grid.points)
+        )
 
     @property
     def order(self) -> IntArray:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mercer._stored import stored
-from mercer._stored.checks import check_square, need
+from mercer._stored.checks import check_finite, check_square, need
 from mercer._typing import FloatArray
 from mercer.engine.augmented import Augmented
 from mercer.engine.executors.base import Executor
@@ -63,6 +63,7 @@ class NormalStatistics:
         """Refuse sums of another size."""
         size = len(self.sums)
         check_square(self.sums, size, "sums", order="C")
+        check_finite(self.sums, "sums")
         need(0 <= self.n_features <= size - 2, f"sums of size {size} do not have {self.n_features} features.")
         need(self.n_rows >= 0, "sums have fewer than no rows.")
 

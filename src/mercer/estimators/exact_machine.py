@@ -102,6 +102,7 @@ class ExactMachine(BaseEstimator, ABC):
             n_features=None if isinstance(kernel, Precomputed) else width,
             flat=getattr(self, "_flat", False),
         )
+        need(self.kernel_.equals(kernel), "a model has another kernel than its expansion.")
         need(self._factor is None or len(self._factor.lower) == m, "the factor of a model has other points.")
         check_shape(self._index, (m,), "row numbers")
         check_index(self._index, self._n_rows, "row numbers")

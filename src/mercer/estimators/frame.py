@@ -9,12 +9,12 @@ import numpy as np
 from scipy.linalg import lapack, solve_triangular
 
 from mercer._stored import stored
-from mercer._stored.checks import check_finite, check_kernel, check_shape, check_square, need
+from mercer._stored.checks import check_kernel, check_lower, check_shape, need
 from mercer._typing import FloatArray
 from mercer.basis import Basis
 from mercer.engine import Features, NormalStatistics
 from mercer.expansion import KernelExpansion, Variance
-from mercer.kernels import Kernel
+from mercer.kernels import Kernel, Precomputed
 from mercer.solvers.dense import pivoted_cholesky
 from mercer.solvers.ridge import RidgeProblem, RidgeSolution
 
@@ -42,9 +42,9 @@ class Frame:
 
     def check_stored(self) -> None:
         """Refuse a factor or a kernel of other points."""
-        check_square(self.lower, len(self.basis.points), "the factor of a basis", order="F")
-        check_finite(self.lower, "the factor of a basis")
+        check_lower(self.lower, len(self.basis.points), "the factor of a basis")
         check_kernel(self.kernel, self.basis.points.shape[1])
+        need(not isinstance(self.kernel, Precomputed), "the kernel of a basis needs rows.")
         need(self.dtype in (np.float32, np.float64), "a basis is neither float32 nor float64.")
 
     @classmethod
@@ -119,6 +119,8 @@ class Frame:
         if expansion is not None:
             check_shape(expansion.points, self.basis.points.shape, "points of a model")
             check_shape(expansion.coefficients, (len(self.lower), n_outputs), "coefficients of a model")
+            same = expansion.kernel.equals(self.kernel) and np.array_equal(expansion.points, self.basis.points)
+            need(same, "a model has another kernel or other points than its basis.")
 
     def same_as(self, other: Frame) -> bool:
         """Whether statistics on both can be added."""

@@ -39,6 +39,8 @@ class State:
         if expansion is not None:
             check_shape(expansion.points, self.learner.points.shape, "points of a model")
             check_shape(expansion.intercept, (_n_scored(self.learner),), "the intercept of a model")
+            same = expansion.kernel.equals(self.learner.kernel)
+            need(same and np.array_equal(expansion.points, self.learner.points), "a model is not of its dictionary.")
 
     @cached_property
     def mean(self) -> KernelExpansion:
@@ -76,7 +78,13 @@ class OnlineMachine(BaseEstimator, ABC):
     def check_stored(self) -> None:
         """Refuse outputs and features that are not those of the learner."""
         n_outputs, n_features = _n_scored(self._learner), self._learner.points.shape[1]
-        check_estimator(self, n_outputs=n_outputs, n_features=n_features, flat=getattr(self, "_flat", False))
+        check_estimator(
+            self,
+            n_outputs=n_outputs,
+            n_features=n_features,
+            flat=getattr(self, "_flat", False),
+            fewest_classes=1 if self._learner.recursion.rules.hidden else 2,  # when classes come one after the other
+        )
         named = len(vars(self).get("_features", ())) in (0, n_features)
         need(named, "a model has names for other features.")
 

@@ -144,6 +144,7 @@ class ReducedRankRegressor(KernelRegressor, OnBasis, BaseEstimator):
         check_shape(self._precisions, (n,), "precisions")
         check_shape(self._solution.mean, (len(self._used_frame.lower),), "means of features")
         need(self._used_frame.basis.points.shape[1] == width, "the basis has other features.")
+        need(self._used_frame.kernel.equals(self.expansion_.kernel), "the basis has another kernel.")
 
     def __init__(
         self,

@@ -28,6 +28,8 @@ __all__ = ["build", "check_attributes", "check_parts", "state_of"]
 # What scikit-learn's conventions let an estimator tell of its fit besides, which nothing depends on.
 _TOLD = re.compile(r"[a-zA-Z]\w*[a-zA-Z0-9]_", re.ASCII)
 
+_LARGEST_INT = 2**63
+
 _Hints = dict[str, Any]
 
 
@@ -93,12 +95,17 @@ def build(declaration: Declaration, state: Mapping[str, Any]) -> Any:
 
 def check_parts(member: Any, declaration: Declaration) -> None:
     """Raise ``ArchiveError`` unless the parts of an object fit together, by its own ``check_stored``."""
-    if not hasattr(member, "check_stored") or not _is_complete(member, declaration):
+    if not _is_complete(member, declaration):
         return
     try:
         with np.errstate(all="ignore"):
-            member.check_stored()
-    except (TypeError, IndexError, AttributeError, OverflowError) as error:  # of a shape that nothing has
+            if hasattr(member, "_parameter_constraints"):  # of estimators, which would fail only when they are used
+                member._validate_params()
+            if hasattr(member, "check_stored"):
+                member.check_stored()
+    except ArchiveError:
+        raise
+    except (TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:  # of a shape that nothing has
         msg = f"the parts of {declaration.name} do not fit together: {error}"
         raise ArchiveError(msg) from error
 
@@ -177,8 +184,9 @@ def _fits(value: Any, hint: Any) -> bool:
     if get_origin(hint) is not None:
         return _fits_generic(value, get_origin(hint), get_args(hint))
     if hint in (float, int):
-        kinds = (int, np.integer) if hint is int else (int, float, np.integer, np.floating)
-        return isinstance(value, kinds) and not isinstance(value, bool)
+        if isinstance(value, (int, np.integer)):  # and such as compiled code can take
+            return not isinstance(value, bool) and abs(int(value)) < _LARGEST_INT
+        return hint is float and isinstance(value, (float, np.floating))
     return isinstance(value, (bool, np.bool_) if hint is bool else hint)
 
 

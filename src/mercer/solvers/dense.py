@@ -7,7 +7,7 @@ import numpy as np
 from scipy.linalg import lapack, solve_triangular
 
 from mercer._stored import stored
-from mercer._stored.checks import check_square
+from mercer._stored.checks import check_lower
 from mercer._typing import FloatArray, IntArray
 from mercer.exceptions import JitterWarning, NotPositiveDefiniteError
 from mercer.solvers.blas import whiten
@@ -39,7 +39,7 @@ class CholeskyFactor:
 
     def check_stored(self) -> None:
         """Refuse a factor that LAPACK cannot take."""
-        check_square(self.lower, len(self.lower), "a factor", order="F")
+        check_lower(self.lower, len(self.lower), "a factor")
 
     def solve(self, right: FloatArray) -> FloatArray:
         """H⁻¹ right."""
