@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import stat
 import time
 from collections.abc import Iterator
@@ -50,8 +51,7 @@ def replacement(path: Path) -> Iterator[IO[bytes]]:
             file.flush()
             os.fsync(file.fileno())
             if not named:
-                # With a directory, even one that is not looked at, the link that /proc has is followed.
-                os.link(f"{_DESCRIPTORS}/{file.fileno()}", temporary, src_dir_fd=file.fileno(), follow_symlinks=True)
+                _give_name(file, temporary, mode)
             elif fcntl is None:  # Windows does not rename what is open
                 file.close()
             temporary.replace(path)
@@ -93,6 +93,21 @@ def _named(temporary: Path, mode: int | None) -> int:
     descriptor = os.open(temporary, flags, 0o666 if mode is None else mode)
     _lock(descriptor)
     return descriptor
+
+
+def _give_name(file: IO[bytes], temporary: Path, mode: int | None) -> None:
+    """Link the file into its folder, or copy it there where that is not allowed."""
+    try:
+        # With a directory, even one that is not looked at, the link that /proc has is followed.
+        os.link(f"{_DESCRIPTORS}/{file.fileno()}", temporary, src_dir_fd=file.fileno(), follow_symlinks=True)
+    except OSError:
+        file.seek(0)
+        with os.fdopen(_named(temporary, mode), "w+b") as copy:
+            shutil.copyfileobj(file, copy)
+            copy.flush()
+            os.fsync(copy.fileno())
+        if mode is not None:
+            temporary.chmod(mode)
 
 
 def _lock(descriptor: int) -> bool:

@@ -288,11 +288,17 @@ def test_what_was_digested_is_what_is_loaded(model, monkeypatch):
 # ------------------------------------------------------------------------------------------------------ replacing
 
 
-@pytest.fixture(params=["without a name", "named"])
+def refused_link(*_args, **_options):
+    raise PermissionError("links are not for everybody")
+
+
+@pytest.fixture(params=["without a name", "named", "copied"])
 def temporary(request, monkeypatch):
-    """Both ways to write a file that takes another one's place."""
+    """All ways to write a file that takes another one's place."""
     if request.param == "named":
         monkeypatch.setattr(replacement, "_unnamed", lambda *_args: None)
+    if request.param == "copied":
+        monkeypatch.setattr(os, "link", refused_link)
     return request.param
 
 
