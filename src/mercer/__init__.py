@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from mercer._stored import import_with
+
 if TYPE_CHECKING:
     from mercer import basis, compression, datasets, kernels, persistence
     from mercer._warmup import warmup
@@ -91,3 +93,15 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted([*__all__, "__version__"])
+
+
+def _import_all() -> None:
+    """Import every public class, each of which declares how it is stored."""
+    for name in _HOMES:
+        __getattr__(name)
+    for module in ("basis", "compression", "kernels"):
+        for name in __getattr__(module).__all__:
+            getattr(__getattr__(module), name)
+
+
+import_with(_import_all)

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from mercer._stored import stored
+from mercer._stored.checks import check_finite, check_shape, need
 from mercer._typing import FloatArray, IntArray, RandomState
 from mercer._validation import check_random_state
 from mercer.engine import Executor, Rows, Threads, as_rows
@@ -17,6 +19,7 @@ from mercer.kernels import Kernel
 __all__ = ["Basis", "BasisStrategy", "Task"]
 
 
+@stored(alone=True)
 @dataclass(frozen=True)
 class Basis:
     """Basis points and, where they are rows of the data, which.
@@ -40,6 +43,14 @@ class Basis:
     residual_trace: float | None = None
     scores: FloatArray | None = None
     note: str = ""
+
+    def check_stored(self) -> None:
+        """Refuse an index or scores of other points."""
+        need(self.points.ndim == 2, "the points of a basis are no table.")
+        check_finite(self.points, "the points of a basis")
+        for name in ("index", "scores"):
+            if getattr(self, name) is not None:
+                check_shape(getattr(self, name), (len(self.points),), f"{name} of a basis")
 
     def taken(self, order: IntArray) -> Basis:
         """Some of the points, in this order."""

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from mercer._stored import stored
 from mercer._typing import FloatArray
 from mercer.basis.base import Basis, BasisStrategy, Task
 from mercer.engine import row_moments
@@ -16,6 +17,7 @@ __all__ = ["Distribution"]
 Law = Callable[[int, np.random.RandomState], Any]
 
 
+@stored
 class Distribution(BasisStrategy):
     """Points drawn independently from a law: one that is given, or one fitted to the rows.
 

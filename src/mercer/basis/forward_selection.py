@@ -6,6 +6,7 @@ from typing import Literal
 
 import numpy as np
 
+from mercer._stored import stored
 from mercer.basis.base import Basis, BasisStrategy, Task
 from mercer.basis.least_squares import AllCandidates, Candidate, GrowingFit
 
@@ -14,6 +15,7 @@ __all__ = ["ForwardSelection", "check_greedy_parameters", "grow"]
 _PATIENCE = 10  # functions added without a better score before GCV stops
 
 
+@stored
 class ForwardSelection(BasisStrategy):
     """Greedy forward selection by orthogonal least squares (OLS), supervised.
 

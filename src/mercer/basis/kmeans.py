@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.cluster import MiniBatchKMeans
 from threadpoolctl import threadpool_limits
 
+from mercer._stored import stored
 from mercer._typing import FloatArray
 from mercer.basis.base import Basis, BasisStrategy, Task
 from mercer.basis.uniform import draw_rows
@@ -20,6 +21,7 @@ _SAMPLE_PER_CLUSTER = 50
 _FEWEST = 10_000
 
 
+@stored
 class KMeans(BasisStrategy):
     """Centres of clusters (mini-batch k-means), or the rows nearest to them.
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import solve_triangular
 
+from mercer._stored import stored
 from mercer._typing import FloatArray, IntArray
 from mercer.basis.base import Basis, BasisStrategy, Task
 from mercer.engine import Executor, Rows, SomeRows, kernel_diagonal, squared_projections
@@ -27,6 +28,7 @@ _SMALLEST_NOISE = 1e-10  # beside the mean of k(x, x): below it scores of a samp
 _LARGEST_SAMPLE = 4  # times the number of points: samples on the way are not larger
 
 
+@stored
 class Leverage(BasisStrategy):
     """Draw rows by their approximate ridge leverage scores (recursive sampling).
 

@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 from scipy.linalg import solve_triangular
 
+from mercer._stored import stored
 from mercer._typing import FloatArray, IntArray
 from mercer.basis.base import Basis, BasisStrategy, Task
 from mercer.engine import column_squares, extend_factor, kernel_diagonal, squared_projections
@@ -26,6 +27,7 @@ _POOL = 256  # rows among which greedy pivots are looked for at once
 _SMALLEST_PIVOT = 1e-10
 
 
+@stored
 class PivotedCholesky(BasisStrategy):
     r"""Rows that the others chosen do not span: pivots of an incomplete Cholesky decomposition of the kernel matrix.
 

@@ -6,6 +6,7 @@ from typing import Literal
 
 import numpy as np
 
+from mercer._stored import stored
 from mercer.basis.base import Basis, BasisStrategy, Task
 from mercer.engine import SequentialLearner
 from mercer.solvers.recursive import Rules
@@ -13,6 +14,7 @@ from mercer.solvers.recursive import Rules
 __all__ = ["Sequential"]
 
 
+@stored
 class Sequential(BasisStrategy):
     """Rows that a sequential LS-SVM keeps: in one pass, in the rows' order, supervised.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mercer._stored import stored
 from mercer.basis.base import Basis, BasisStrategy, Task
 from mercer.basis.forward_selection import check_greedy_parameters, grow
 from mercer.basis.least_squares import GrowingFit
@@ -9,6 +10,7 @@ from mercer.basis.least_squares import GrowingFit
 __all__ = ["SparseGreedy"]
 
 
+@stored
 class SparseGreedy(BasisStrategy):
     r"""Greedy choice by the posterior of a Gaussian process, supervised.
 

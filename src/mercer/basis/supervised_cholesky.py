@@ -25,6 +25,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import solve_triangular
 
+from mercer._stored import stored
 from mercer._typing import FloatArray
 from mercer.basis.base import Basis, BasisStrategy, Task
 from mercer.engine import blas_threads, kernel_diagonal, kernel_matrix
@@ -34,6 +35,7 @@ __all__ = ["SupervisedCholesky"]
 _ROUNDINGS = 1e-13  # residuals below this share of the largest k(x, x), for each pivot, are zero
 
 
+@stored
 class SupervisedCholesky(BasisStrategy):
     """Incomplete Cholesky decomposition of the kernel matrix that minds the targets (CSI).
 

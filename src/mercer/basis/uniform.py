@@ -3,6 +3,7 @@
 import numpy as np
 from sklearn.utils.random import sample_without_replacement
 
+from mercer._stored import stored
 from mercer._typing import FloatArray, IntArray
 from mercer.basis.base import Basis, BasisStrategy, Task
 
@@ -11,6 +12,7 @@ __all__ = ["Uniform", "draw_rows"]
 _SHUFFLED = 10_000_000  # a shuffle of all rows takes 8 bytes each; beyond this many, numbers are drawn one by one
 
 
+@stored
 class Uniform(BasisStrategy):
     """Draw rows without replacement, each as likely as any other.
 

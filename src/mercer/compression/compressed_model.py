@@ -8,6 +8,7 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import get_tags
 
+from mercer._stored.checks import check_estimator, need
 from mercer._typing import AnyArray, FloatArray, RandomState
 from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted, check_table
 from mercer.compression.foreign import read_model
@@ -29,6 +30,17 @@ class CompressedModel(BaseEstimator):
     differences_: FloatArray
     relative_distance_: float
     n_features_in_: int
+
+    def check_stored(self) -> None:
+        """Refuse outputs and features that are not those of the expansion."""
+        need(self.estimator is None or hasattr(self.estimator, "fit"), "estimator is none.")
+        check_estimator(
+            self,
+            n_outputs=self.expansion_.coefficients.shape[1],
+            n_features=self.expansion_.points.shape[1],
+            flat=getattr(self, "_flat", False),
+            rule=getattr(self, "decision_rule_", None),
+        )
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "estimator": "no_validation",  # by fit, which alone needs it

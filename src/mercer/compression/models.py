@@ -13,6 +13,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin, OutlierMixin, RegressorMixin
 from sklearn.utils import get_tags
 
+from mercer._stored import stored
 from mercer._typing import AnyArray, FloatArray
 from mercer._validation import check_is_fitted
 from mercer.compression.compressed_model import CompressedModel
@@ -21,6 +22,7 @@ from mercer.model import Novelty, OneVsOne, OneVsRest, Regression
 __all__ = ["CompressedClassifier", "CompressedOutlierDetector", "CompressedRegressor"]
 
 
+@stored
 class CompressedRegressor(RegressorMixin, CompressedModel):
     r"""A kernel regressor, trained and then replaced by an expansion of a few vectors.
 
@@ -93,6 +95,7 @@ class CompressedRegressor(RegressorMixin, CompressedModel):
         return tags
 
 
+@stored
 class CompressedClassifier(ClassifierMixin, CompressedModel):
     """A kernel classifier, trained and then replaced by an expansion of a few vectors that all its outputs share.
 
@@ -159,6 +162,7 @@ class CompressedClassifier(ClassifierMixin, CompressedModel):
         self.break_ties_ = getattr(outputs, "break_ties", False)
 
 
+@stored
 class CompressedOutlierDetector(OutlierMixin, CompressedModel):
     """A one-class machine, trained and then replaced by an expansion of a few vectors.
 

@@ -26,6 +26,8 @@ from functools import cached_property
 
 import numpy as np
 
+from mercer._stored import stored
+from mercer._stored.checks import need
 from mercer._typing import FloatArray
 from mercer.engine.augmented import Augmented
 from mercer.engine.executors.base import Executor
@@ -50,6 +52,7 @@ _JITTERS = (0.0, 1e-10, 1e-8, 1e-6)
 _SEMIDEFINITE = 1e-3  # a variance below minus this share of k(x, x) is no rounding
 
 
+@stored
 @dataclass
 class ConditionalStatistics:
     """Sums of [v, y, 1]ᵀ Λ⁻¹ [v, y, 1], and log|Λ|; they add up over blocks.
@@ -74,6 +77,10 @@ class ConditionalStatistics:
     n_blocks: int = 0
     n_singular: int = 0
     jitter: float = 0.0
+
+    def check_stored(self) -> None:
+        """Refuse sums of plain features."""
+        need(self.normal.is_whitened, "sums of a committee are of whitened features.")
 
     @classmethod
     def zeros(cls, n_features: int, n_outputs: int) -> ConditionalStatistics:

@@ -12,12 +12,15 @@ clearly faster than the one that is chosen on any of its sets of rows, and works
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from mercer._jit import jit, jit_inner
+from mercer._stored import stored
+from mercer._stored.checks import check_permutation, check_shape, need
 from mercer._typing import FloatArray, IntArray
 from mercer.engine.all_pairs import AllPairs, square_below_one
 
@@ -29,9 +32,12 @@ _SAMPLE = 4096  # rows from which the principal axes are found
 _FLAT = 2.0  # axes along which the points spread less than so many radii tell nothing apart
 _ROUNDINGS = 16.0
 _TRIED, _MANY = 64, 2000  # rows that try the cells out, where there are so many points
+_FARTHEST = 1e160  # beyond any coordinate, which are below 2e150; squares and sums of it with them are numbers
+_LONGEST = 1.0 + 1e-6  # entries of an orthonormal axis, with rounding
 _CROWDED = 0.08  # share of all points that rows look at, beyond which all distances by matrix products are faster
 
 
+@stored
 class Cells(NamedTuple):
     """Points in the order of their cells, and where each cell begins.
 
@@ -58,6 +64,23 @@ class Cells(NamedTuple):
     side: FloatArray
     reach: float
 
+    def check_stored(self) -> None:
+        """Refuse cells that compiled loops cannot walk along."""
+        n = len(self.points)
+        need(self.points.ndim == self.along.ndim == 2, "cells have no points.")
+        need(len(self.along) == n and 1 <= self.along.shape[1] <= _MOST_AXES + 1, "points lack their projections.")
+        for name in ("shape", "low", "side"):
+            check_shape(getattr(self, name), (3,), f"{name} of cells")
+        need(np.all(self.shape >= 1), "cells are fewer than one.")
+        check_shape(self.starts, (math.prod(int(each) for each in self.shape) + 1,), "starts of cells")
+        rising = int(self.starts[0]) == 0 and np.all(np.diff(self.starts) >= 0) and int(self.starts[-1]) == n
+        need(rising, "cells overlap.")
+        need(np.all(self.side > 0) and np.all(np.abs(self.low) <= _FARTHEST), "the geometry of cells is none.")
+        need(1.0 <= self.reach <= _FARTHEST, "the reach of cells is out of range.")
+        for each in (self.points, self.along):
+            near = np.all(np.abs(each) <= _FARTHEST)
+            need(each.dtype == np.float64 and near, "points of cells are too far away.")
+
 
 @dataclass(frozen=True)
 class Neighbours:
@@ -81,6 +104,7 @@ class Neighbours:
     n_looked_at: int
 
 
+@stored
 class Grid:
     """Points (n, d), in units of the radius, in the order of their cells.
 
@@ -94,6 +118,13 @@ class Grid:
         How many of all points a row looks at in the cells around it, by some rows; not tried for few points.
     """
 
+    order: IntArray
+    cells: Cells
+    share_looked_at: float
+    _centre: FloatArray
+    _axes: FloatArray
+    _columns: IntArray
+
     def __init__(self, points: FloatArray) -> None:
         points = np.asarray(points, dtype=np.float64)
         n_points, self.n_features = points.shape
@@ -106,7 +137,7 @@ class Grid:
         reach = 1.0 + _ROUNDINGS * self.n_features * float(np.finfo(np.float64).eps) * max(1.0, float(largest))
         shape, low, side = _geometry(along[:, :-1], reach)
         cell = _cell_numbers(along, shape, low, side)
-        self.order: IntArray = np.lexsort((along[:, -1], cell))
+        self.order = np.lexsort((along[:, -1], cell))
         starts = np.searchsorted(cell[self.order], np.arange(np.prod(shape) + 1)).astype(np.intp)
         self.cells = Cells(
             points.take(self.order, axis=0).take(self._columns, axis=1), np.ascontiguousarray(along[self.order]),
@@ -114,9 +145,28 @@ class Grid:
         )  # fmt: skip
         self._all_pairs: AllPairs | None = None
         self.share_looked_at = self._tried() if n_points >= _MANY else 0.0
+        self._choose()
+
+    def _choose(self) -> None:
+        """Take all distances where the cells tell too few points apart."""
         if self.share_looked_at > _CROWDED:
             all_pairs = AllPairs(self.cells.points)
             self._all_pairs = all_pairs if all_pairs.is_sharp else None
+
+    def check_stored(self) -> None:
+        """Refuse axes and an order that do not fit the points."""
+        n, d = self.cells.points.shape
+        check_permutation(self.order, n, "the order of a grid")
+        check_permutation(self._columns, d, "columns of a grid")
+        check_shape(self._axes, (d, self.cells.along.shape[1]), "axes of a grid")
+        check_shape(self._centre, (d,), "the centre of a grid")
+        need(np.all(np.abs(self._axes) <= _LONGEST), "axes of a grid are too long.")
+        need(np.all(np.abs(self._centre) <= _FARTHEST), "the centre of a grid is too far away.")
+
+    def rebuild_stored(self) -> None:
+        """Set what follows from the points."""
+        self.n_features, self._all_pairs = len(self._columns), None
+        self._choose()
 
     @property
     def is_tiled(self) -> bool:

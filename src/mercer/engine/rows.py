@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from mercer._stored import stored
+from mercer._stored.checks import need
 from mercer._typing import AnyArray, FloatArray, IntArray
 
 __all__ = ["ArrayRows", "Rows", "SomeRows", "SparseRows", "as_rows"]
@@ -57,6 +59,7 @@ class Rows(ABC):
         return self.n_rows
 
 
+@stored
 class ArrayRows(Rows):
     """Rows of an array or a memory map of any numeric dtype and order; each tile is converted when it is read.
 
@@ -67,10 +70,22 @@ class ArrayRows(Rows):
         Whether the values are known to be finite.
     """
 
+    _array: AnyArray
+    _checked: bool
+
     def __init__(self, array: AnyArray, *, checked: bool = False) -> None:
         self._array, self._checked = array, checked
         self.n_rows, self.n_features = array.shape
         self.dtype = np.dtype(np.float32 if array.dtype == np.float32 else np.float64)
+
+    def check_stored(self) -> None:
+        """Refuse what is no table of numbers."""
+        need(self._array.ndim == 2 and self._array.dtype.kind in "biuf", "kept rows are no table of numbers.")
+        need(not self._checked or np.all(np.isfinite(self._array)), "kept rows have NaN or infinity.")
+
+    def rebuild_stored(self) -> None:
+        """Set what follows from the array."""
+        self.__init__(self._array, checked=self._checked)  # type: ignore[misc]
 
     def read(self, start: int, stop: int) -> FloatArray:
         """Rows start..stop, a view where dtype and order allow it."""

@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 from scipy.linalg import solve_triangular
 
+from mercer._stored import stored
+from mercer._stored.checks import check_finite, check_kernel, check_shape, need
 from mercer._typing import FloatArray, IntArray
 from mercer.engine.executors.blas import blas_threads
 from mercer.engine.executors.plan import TILE_BYTES, working_memory_bytes
 from mercer.engine.rows import ArrayRows, Rows
 from mercer.engine.stream_values import FactoredRows, TabulatedRows
 from mercer.exceptions import NotPositiveDefiniteError
-from mercer.kernels import Kernel
+from mercer.kernels import Kernel, Precomputed
 from mercer.solvers.recursive import BlockRecursion, Rules, Source, Together, inverse
 
 __all__ = ["SequentialLearner"]
@@ -35,6 +37,7 @@ _RETRY = 8  # pieces after which compiled code is tried again, when a row was to
 _SIDE_BY_SIDE, _WORTH = 64, 50_000_000
 
 
+@stored
 class SequentialLearner:
     """Learn rows in their order; memory m² and m·d for m functions, whatever the number of rows.
 
@@ -55,10 +58,15 @@ class SequentialLearner:
         Coefficients, cost, counts.
     """
 
+    kernel: Kernel
+    recursion: BlockRecursion
+    points: FloatArray
+    n_jobs: int
+
     def __init__(self, kernel: Kernel, rules: Rules, n_features: int, n_outputs: int, *, n_jobs: int = 1) -> None:
         self.kernel = kernel
         self.recursion = BlockRecursion(rules, n_outputs)
-        self.points: FloatArray = np.empty((0, n_features))
+        self.points = np.empty((0, n_features))
         self.n_jobs = n_jobs
         self._together: Together | None = None
         self._values: FactoredRows | TabulatedRows | None = None
@@ -238,6 +246,20 @@ class SequentialLearner:
     def n_outputs(self) -> int:
         """p."""
         return int(self.recursion.coefficients.shape[1])
+
+    def check_stored(self) -> None:
+        """Refuse a dictionary of another size than the recursion's."""
+        m = len(self.recursion.births) - int(self.recursion.rules.intercept and self.recursion.n_seen > 0)
+        need(self.points.ndim == 2, "the dictionary is no table.")
+        check_shape(self.points, (m, self.points.shape[1]), "the dictionary")
+        check_kernel(self.kernel, self.points.shape[1])
+        need(not isinstance(self.kernel, Precomputed), "the kernel of a dictionary needs rows.")
+        need(self.points.dtype == np.float64, "the dictionary is not float64.")
+        check_finite(self.points, "the dictionary")
+
+    def rebuild_stored(self) -> None:
+        """Begin without bound rows."""
+        self._values = self._together = None
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"_values": None, "_together": None}  # without rows that were seen

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from mercer._stored import stored
+from mercer._stored.checks import check_compressed, check_finite, check_kernel, check_shape, need
 from mercer._typing import AnyArray, FloatArray, IntArray
 from mercer.engine.executors.base import Executor
 from mercer.engine.memory import available_memory
@@ -50,6 +52,7 @@ class SizeEstimate:
     n_bytes: float
 
 
+@stored
 @dataclass(frozen=True)
 class SparseGram:
     """Kernel values between all points, in places, by rows (CSR): symmetric, both triangles stored."""
@@ -57,6 +60,12 @@ class SparseGram:
     starts: IntArray  # (n + 1,), int64
     index: IntArray  # (nnz,), int32
     values: FloatArray  # (nnz,)
+
+    def check_stored(self) -> None:
+        """Refuse indices that compiled loops cannot follow."""
+        need(len(self.starts) >= 1, "a sparse matrix has no rows.")
+        check_compressed((self.n_points, self.n_points), self.values, self.index, self.starts)
+        check_finite(self.values, "a sparse matrix")
 
     @property
     def nnz(self) -> int:
@@ -90,6 +99,7 @@ class SparseGram:
         return sparse.csr_array(matrix + sparse.diags_array(diagonal))
 
 
+@stored
 class SparseKernel:
     """A kernel of compact support between rows and given points.
 
@@ -107,11 +117,15 @@ class SparseKernel:
         Number of the point in each place.
     """
 
+    _kernel: Compact
+    _dtype: np.dtype[Any]
+    _centre: FloatArray
+    _grid: Grid
+
     def __init__(self, kernel: Compact, points: FloatArray, dtype: Any = np.float64) -> None:
         n_features = points.shape[1]
         self._kernel, self._dtype = kernel.for_dimension(n_features), np.dtype(dtype)
-        self._n_features, self._support = n_features, kernel.support(n_features)
-        self._unit = np.broadcast_to(np.asarray(kernel.length_scale, dtype=np.float64) * self._support, n_features)
+        self._set_units(n_features)
         # Differences of rows that are close together, but far from zero, are known better than their quotients.
         sample = points[:: max(1, len(points) // _SAMPLE)]
         middle = np.sort(sample, axis=0)[len(sample) // 2] if len(sample) else np.zeros(n_features)
@@ -121,6 +135,30 @@ class SparseKernel:
             msg = "rows are too large for the kernel's length scale: X / length_scale overflows. Scale X."
             raise ValueError(msg)
         self._grid = Grid(scaled)
+
+    def _set_units(self, n_features: int) -> None:
+        self._n_features, self._support = n_features, self._kernel.support(n_features)
+        scale = np.asarray(self._kernel.length_scale, dtype=np.float64)
+        self._unit = np.broadcast_to(scale * self._support, n_features)
+
+    def check_stored(self) -> None:
+        """Refuse a kernel or a grid of other features."""
+        check_shape(self._centre, (self._grid.n_features,), "the centre of a sparse kernel")
+        check_finite(self._centre, "the centre of a sparse kernel")
+        check_kernel(self._kernel, self._grid.n_features)
+        need(self._dtype in (np.float32, np.float64), "a sparse kernel is neither float32 nor float64.")
+
+    def rebuild_stored(self) -> None:
+        """Set what follows from the kernel."""
+        self._set_units(self._grid.n_features)
+
+    def is_of(self, kernel: Compact, points: FloatArray) -> bool:
+        """Whether it was made of this kernel and these points."""
+        return (
+            points.shape == self._grid.points.shape
+            and self._kernel.equals(kernel.for_dimension(self._n_features))
+            and np.array_equal(self._grid.prepare(self._scaled(points[self.order]))[0], self._grid.points)
+        )
 
     @property
     def order(self) -> IntArray:

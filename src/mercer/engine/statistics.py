@@ -20,6 +20,8 @@ from functools import cached_property
 
 import numpy as np
 
+from mercer._stored import stored
+from mercer._stored.checks import check_finite, check_square, need
 from mercer._typing import FloatArray
 from mercer.engine.augmented import Augmented
 from mercer.engine.executors.base import Executor
@@ -32,6 +34,7 @@ from mercer.solvers.blas import add_gram, mirror, whiten
 __all__ = ["NormalPass", "NormalStatistics", "normal_statistics"]
 
 
+@stored
 @dataclass
 class NormalStatistics:
     """Sums over rows, which can be added, subtracted and scaled.
@@ -52,6 +55,14 @@ class NormalStatistics:
     n_features: int
     n_rows: int
     is_whitened: bool = False
+
+    def check_stored(self) -> None:
+        """Refuse sums of another size."""
+        size = len(self.sums)
+        check_square(self.sums, size, "sums", order="C")
+        check_finite(self.sums, "sums")
+        need(0 <= self.n_features <= size - 2, f"sums of size {size} do not have {self.n_features} features.")
+        need(self.n_rows >= 0, "sums have fewer than no rows.")
 
     @classmethod
     def zeros(cls, n_features: int, n_outputs: int, *, is_whitened: bool = False) -> NormalStatistics:

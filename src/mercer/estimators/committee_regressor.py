@@ -10,6 +10,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from mercer._stored import stored
+from mercer._stored.checks import check_estimator, need
 from mercer._typing import FloatArray, IntArray, RandomState
 from mercer._validation import Integral, Interval, Real, check_is_fitted, check_random_state
 from mercer.engine import ConditionalStatistics, Rows
@@ -36,6 +38,7 @@ __all__ = ["CommitteeRegressor"]
 _DTYPE = np.dtype(np.float64)  # differences of kernel values are taken: float32 would leave nothing of them
 
 
+@stored
 class CommitteeRegressor(KernelRegressor, OnBasis, BaseEstimator):
     r"""Bayesian committee machine: kernel regression on m basis points that minds what the basis cannot represent.
 
@@ -141,6 +144,14 @@ class CommitteeRegressor(KernelRegressor, OnBasis, BaseEstimator):
     _summary: CommitteeSummary
     _batches: tuple[Batch, ...]
     labels_: IntArray
+
+    def check_stored(self) -> None:
+        """Refuse outputs and rows that are not those of the summary."""
+        n_outputs, n_features = len(self._summary.target_shift), self._frame.basis.points.shape[1]
+        check_estimator(self, n_outputs=n_outputs, n_features=n_features, flat=self._flat)
+        for batch in self._batches:
+            need(batch.data.rows.n_features == n_features, "a committee keeps rows of other features.")
+            need(batch.data.targets.shape[1] == n_outputs, "a committee keeps other targets.")
 
     def __init__(
         self,

@@ -18,9 +18,12 @@ from functools import cached_property
 
 import numpy as np
 
+from mercer._stored import stored
+from mercer._stored.checks import check_index, need
 from mercer._typing import FloatArray
 from mercer.engine import Block, ConditionalStatistics, Executor, conditional_statistics
 from mercer.estimators.frame import Frame
+from mercer.estimators.nystrom_summary import check_sums
 from mercer.estimators.shell import Data
 from mercer.model import KernelExpansion
 from mercer.solvers.ridge import RidgeProblem, RidgeSolution
@@ -31,6 +34,7 @@ __all__ = ["Batch", "CommitteeSummary"]
 _TINY_NOISE, _DROWNED = 1e-10, 1e-3  # beside k(z, z), and beside the prior's precision, which is 1
 
 
+@stored
 @dataclass(frozen=True)
 class Batch:
     """Rows that came together, how they are parted, and their noise."""
@@ -39,7 +43,19 @@ class Batch:
     blocks: list[Block] | None  # None: each row by itself
     noise: float
 
+    def check_stored(self) -> None:
+        """Refuse blocks beyond the rows."""
+        n_rows = self.data.rows.n_rows
+        for block in self.blocks or []:
+            if isinstance(block, slice):
+                need(block.start is not None and block.stop is not None, "a block has no bounds.")
+                need(block.step in (None, 1), "a block leaves rows out.")
+                need(0 <= block.start <= block.stop <= n_rows, "a block goes beyond the rows.")
+            else:
+                check_index(block, n_rows, "a block")
 
+
+@stored(also=("expansion",))
 @dataclass(frozen=True)
 class CommitteeSummary:
     """Statistics of the blocks seen, on a frame. New blocks make a new summary; the old one stays as it is.
@@ -51,6 +67,11 @@ class CommitteeSummary:
     statistics: ConditionalStatistics
     target_shift: FloatArray  # (p,)
     intercept: bool
+
+    def check_stored(self) -> None:
+        """Refuse sums and a model of another basis."""
+        check_sums(self.statistics.normal, n_features=len(self.frame.lower), target_shift=self.target_shift)
+        self.frame.check_expansion(vars(self).get("expansion"), len(self.target_shift))
 
     @classmethod
     def start(cls, frame: Frame, data: Data, *, intercept: bool) -> CommitteeSummary:

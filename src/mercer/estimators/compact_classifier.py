@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+from mercer._stored import stored
 from mercer._typing import FloatArray
 from mercer.engine import Rows
 from mercer.estimators.classification import KernelClassifier
@@ -13,6 +14,7 @@ from mercer.estimators.shell import all_or_nothing, read_data
 __all__ = ["CompactClassifier"]
 
 
+@stored
 class CompactClassifier(KernelClassifier, CompactMachine):
     """LS-SVM classifier on a kernel of compact support: least squares on ±1, one class against the rest.
 

@@ -25,6 +25,8 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from mercer._stored import Sometimes
+from mercer._stored.checks import check_estimator, need
 from mercer._typing import FloatArray, IntArray, RandomState
 from mercer._validation import Integral, Interval, Real, StrOptions, check_random_state
 from mercer.engine import Executor, Rows, SomeRows, SparseGram, SparseKernel, neighbour_distance
@@ -46,6 +48,19 @@ _STARVED = 0.5  # share of rows with few neighbours at which a warning is due
 
 class CompactMachine(BaseEstimator, ABC):
     """Parameters, fit and evaluation that regression and classification share."""
+
+    kernel_: Compact
+    coverage_: float
+    min_eigenvalue_: float | None
+    nnz_: int
+    n_iter_: int
+    solver_: str
+    fill_in_: float | None
+    condition_estimate_: float
+    expansion_: KernelExpansion
+    robust_weights_: Sometimes[FloatArray]
+    _sparse_kernel: SparseKernel
+    _eta: FloatArray | None
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "kernel": "no_validation",  # type: ignore[dict-item]  # checked, with messages of its own, by _resolve
@@ -87,6 +102,14 @@ class CompactMachine(BaseEstimator, ABC):
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
+
+    def check_stored(self) -> None:
+        """Refuse a grid of other points than the expansion's."""
+        (n, d), n_outputs = self.expansion_.points.shape, self.expansion_.coefficients.shape[1]
+        check_estimator(self, n_outputs=n_outputs, n_features=d, flat=getattr(self, "_flat", False))
+        need(self.kernel_.equals(self.expansion_.kernel), "a model has another kernel than its expansion.")
+        need(self._sparse_kernel.is_of(self.kernel_, self.expansion_.points), "the grid of a model has other points.")
+        need(self._eta is None or self._eta.shape == (n,), "the solution for the intercept has other points.")
 
     def _fit(self, data: Data, reweight: Reweight | None = None) -> CompactSystem:
         """Fit, and return the system; ``reweight`` makes of residuals (n, p) and weights those of a second one."""

@@ -8,6 +8,8 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
+from mercer._stored import stored
+from mercer._stored.checks import need
 from mercer._typing import AnyArray, FloatArray, RandomState
 from mercer._validation import check_is_fitted, check_random_state
 from mercer.engine import ArrayTable, Executor, RowPass, Rows, Sequence, SparseKernel, Tile
@@ -29,6 +31,7 @@ _TILE = 256  # rows whose variances a thread finds at a time
 _COLUMNS = 32  # right-hand sides of conjugate gradients at a time
 
 
+@stored
 class CompactRegressor(KernelRegressor, CompactMachine):
     r"""LS-SVM, or Gaussian process, on a kernel of compact support: the exact system, on a sparse matrix.
 
@@ -125,6 +128,8 @@ class CompactRegressor(KernelRegressor, CompactMachine):
     (array([-0.14 ,  0.001]), array([0.043, 1.007]))
     """
 
+    _system: CompactSystem
+
     def __init__(
         self,
         kernel: Any = "wendland",
@@ -148,6 +153,15 @@ class CompactRegressor(KernelRegressor, CompactMachine):
         self.robust = robust
 
     _parameter_constraints = CompactMachine._parameter_constraints | {"robust": ["boolean"]}
+
+    def check_stored(self) -> None:
+        """Refuse a system of other points, too."""
+        super().check_stored()
+        need(self._system.gram.n_points == len(self.expansion_.points), "the system of a model has other points.")
+
+    def rebuild_stored(self) -> None:
+        """Make the preconditioner that needs the kernel."""
+        self._system.rebuild_preconditioner(self._sparse_kernel)
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to rows X (n, d) and targets y (n,) or (n, p); a weight ω divides the noise of its row."""

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy import sparse
 from scipy.linalg import solve_triangular
 from sklearn.exceptions import ConvergenceWarning
 
+from mercer._stored import stored
+from mercer._stored.checks import check_finite, check_shape, need
 from mercer._typing import FloatArray
 from mercer.engine import Executor, Sequence, SparseGram, SparseKernel, available_memory
 from mercer.exceptions import NotPositiveDefiniteError
@@ -28,8 +29,6 @@ from mercer.solvers.sparse_preconditioners import Incomplete, Jacobi
 from mercer.solvers.sparse_symbolic import count_fill, ordering_permutation
 
 __all__ = ["CompactSystem", "Options", "least_eigenvalue"]
-
-Operator = Callable[[FloatArray], FloatArray]
 
 _PART = 4096  # rows from whose factor the size of the whole is guessed
 _SLACK = 3.0  # by which that guess may be wrong
@@ -47,6 +46,7 @@ _BYTES_FOR_INCOMPLETE = 60  # per entry of the matrix, while an incomplete facto
 _BYTES_WHILE_FACTORING = 48  # per entry of the factor: an index, a number, and what SuperLU needs besides
 
 
+@stored
 @dataclass(frozen=True)
 class Options:
     """How the system is solved; see ``CompactRegressor``."""
@@ -58,6 +58,20 @@ class Options:
     max_iter: int
 
 
+@stored
+@dataclass(frozen=True)
+class Unchanged:
+    """No preconditioner."""
+
+    def __call__(self, vectors: FloatArray) -> FloatArray:
+        """Return the vectors."""
+        return vectors
+
+
+Preconditioner: TypeAlias = Incomplete | Jacobi | Unchanged | NystromPreconditioner
+
+
+@stored
 class CompactSystem:
     """H = K + λW⁻¹, factored or not.
 
@@ -68,15 +82,37 @@ class CompactSystem:
         Iterations of the last solution; 1 with a factor.
     """
 
+    gram: SparseGram
+    diagonal: FloatArray
+    options: Options
+    n_iter: int
+    factor: SparseFactor | None
+    _precondition: Preconditioner | None
+
     def __init__(self, kernel: SparseKernel, gram: SparseGram, diagonal: FloatArray, options: Options) -> None:
         self.gram, self.diagonal, self.options = gram, diagonal, options
         self.n_iter = 1
-        self.factor: SparseFactor | None = self._factored()
+        self.factor = self._factored()
         self._precondition = self._make_preconditioner(kernel) if self.factor is None else None
 
     def __getstate__(self) -> dict[str, Any]:
         # What is made of functions cannot be pickled: the diagonal takes its place.
         return vars(self) | ({"_precondition": None} if self.options.preconditioner == "two-level" else {})
+
+    def check_stored(self) -> None:
+        """Refuse a diagonal, a factor or a preconditioner of another size."""
+        n = self.gram.n_points
+        check_shape(self.diagonal, (n,), "noises")
+        check_finite(self.diagonal, "noises")
+        for part in (self.factor, self._precondition):
+            pivots = getattr(part, "pivots", getattr(part, "diagonal", None))
+            need(pivots is None or len(pivots) == n, "a factor is not of the size of its matrix.")
+        need(self.factor is not None or np.all(self.diagonal > 0), "noises are not positive.")
+
+    def rebuild_preconditioner(self, kernel: SparseKernel) -> None:
+        """Make the two-level preconditioner, which is made of functions and not stored, of the same numbers again."""
+        if self.factor is None and self.options.preconditioner == "two-level":
+            self._precondition = self._make_preconditioner(kernel)
 
     def apply(self, vectors: FloatArray, executor: Executor) -> FloatArray:
         """H v for vectors (n, p)."""
@@ -172,14 +208,14 @@ class CompactSystem:
         guess = fill * (self.gram.n_points / _PART) ** np.log2(fill / half_fill)
         return bool(guess > _SLACK * _FACTORED)
 
-    def _make_preconditioner(self, kernel: SparseKernel) -> Operator:
+    def _make_preconditioner(self, kernel: SparseKernel) -> Preconditioner:
         name = self.options.preconditioner
         if name == "auto":
             available = available_memory()
             fits = available is None or _BYTES_FOR_INCOMPLETE * self.gram.nnz < available
             name = "incomplete" if fits and self._takes_long() else "jacobi"
         if name is None:
-            return _unchanged
+            return Unchanged()
         if name == "jacobi":
             return Jacobi(self.diagonal + self._prior())
         if name == "incomplete":
@@ -192,10 +228,6 @@ class CompactSystem:
         largest = np.max(self.gram.times(ones, executor=Sequence())) + np.max(self.diagonal)
         steps = 0.5 * np.sqrt(largest / np.min(self.diagonal)) * np.log(2.0 / self.options.tol)
         return bool(steps > _MANY_STEPS)
-
-
-def _unchanged(vectors: FloatArray) -> FloatArray:
-    return vectors
 
 
 def least_eigenvalue(gram: SparseGram, noise: float, rng: np.random.Generator, executor: Executor) -> float:

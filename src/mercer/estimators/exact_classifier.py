@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+from mercer._stored import stored
 from mercer.estimators.classification import KernelClassifier
 from mercer.estimators.exact_machine import ExactMachine
 from mercer.estimators.shell import all_or_nothing, read_data
@@ -11,6 +12,7 @@ from mercer.estimators.shell import all_or_nothing, read_data
 __all__ = ["ExactClassifier"]
 
 
+@stored
 class ExactClassifier(KernelClassifier, ExactMachine):
     """Kernel classification on the full kernel matrix: least squares on ±1, one class against the rest.
 

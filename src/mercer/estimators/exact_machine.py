@@ -23,6 +23,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
+from mercer._stored.checks import check_estimator, check_index, check_shape, need
 from mercer._typing import FloatArray, IntArray, RandomState
 from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted
 from mercer.engine import ArrayRows, Rows, kernel_matrix
@@ -42,6 +43,15 @@ __all__ = ["ExactMachine"]
 
 class ExactMachine(BaseEstimator, ABC):
     """Parameters, fit and evaluation that regression and classification share."""
+
+    kernel_: Kernel
+    jitter_: float
+    n_iter_: int
+    expansion_: KernelExpansion
+    _factor: CholeskyFactor | None
+    _eta: FloatArray | None
+    _index: IntArray
+    _n_rows: int
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "kernel": "no_validation",  # type: ignore[dict-item]  # checked, with a message of its own, by as_kernel
@@ -77,6 +87,25 @@ class ExactMachine(BaseEstimator, ABC):
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
+
+    def check_stored(self) -> None:
+        """Refuse a factor and row numbers that are not those of the expansion."""
+        (m, width), kernel = self.expansion_.points.shape, self.expansion_.kernel
+        if isinstance(kernel, Precomputed):
+            numbers = self.expansion_.points[:, 0].astype(np.intp)
+            need(np.all(numbers == self.expansion_.points[:, 0]), "rows of the kernel matrix have no numbers.")
+            check_index(numbers, self.n_features_in_, "rows of the kernel matrix")
+        check_estimator(
+            self,
+            n_outputs=self.expansion_.coefficients.shape[1],
+            n_features=None if isinstance(kernel, Precomputed) else width,
+            flat=getattr(self, "_flat", False),
+        )
+        need(self.kernel_.equals(kernel), "a model has another kernel than its expansion.")
+        need(self._factor is None or len(self._factor.lower) == m, "the factor of a model has other points.")
+        check_shape(self._index, (m,), "row numbers")
+        check_index(self._index, self._n_rows, "row numbers")
+        need(self._eta is None or self._eta.shape == (m,), "the solution for the intercept has other points.")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

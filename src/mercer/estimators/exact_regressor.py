@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from mercer._stored import stored
 from mercer._typing import FloatArray
 from mercer.engine import Rows
 from mercer.estimators.exact_machine import ExactMachine
@@ -15,6 +16,7 @@ from mercer.estimators.shell import all_or_nothing, encode_targets, read_data
 __all__ = ["ExactRegressor"]
 
 
+@stored
 class ExactRegressor(KernelRegressor, ExactMachine):
     r"""Kernel regression on the full kernel matrix: Gaussian process, kernel ridge, or LS-SVM.
 

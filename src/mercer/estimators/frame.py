@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 from scipy.linalg import lapack, solve_triangular
 
+from mercer._stored import stored
+from mercer._stored.checks import check_kernel, check_lower, check_shape, need
 from mercer._typing import FloatArray
 from mercer.basis import Basis
 from mercer.engine import Features, NormalStatistics
-from mercer.kernels import Kernel
+from mercer.kernels import Kernel, Precomputed
 from mercer.model import KernelExpansion, Variance
 from mercer.solvers.dense import pivoted_cholesky
 from mercer.solvers.ridge import RidgeProblem, RidgeSolution
@@ -28,6 +30,7 @@ _STRICTER = 2.0
 _STEADY = 1e-2
 
 
+@stored
 @dataclass(frozen=True)
 class Frame:
     """Basis points z and K_mm = LLᵀ."""
@@ -36,6 +39,13 @@ class Frame:
     basis: Basis
     lower: FloatArray  # (m, m)
     dtype: np.dtype[Any]
+
+    def check_stored(self) -> None:
+        """Refuse a factor or a kernel of other points."""
+        check_lower(self.lower, len(self.basis.points), "the factor of a basis")
+        check_kernel(self.kernel, self.basis.points.shape[1])
+        need(not isinstance(self.kernel, Precomputed), "the kernel of a basis needs rows.")
+        need(self.dtype in (np.float32, np.float64), "a basis is neither float32 nor float64.")
 
     @classmethod
     def build(cls, kernel: Kernel, basis: Basis, dtype: np.dtype[Any], *, steady: bool = False) -> Frame:
@@ -103,6 +113,14 @@ class Frame:
             intercept=solution.shifted_intercept(target_shift),
             variance=variance,
         )
+
+    def check_expansion(self, expansion: KernelExpansion | None, n_outputs: int) -> None:
+        """Refuse a stored model that is not one on this basis."""
+        if expansion is not None:
+            check_shape(expansion.points, self.basis.points.shape, "points of a model")
+            check_shape(expansion.coefficients, (len(self.lower), n_outputs), "coefficients of a model")
+            same = expansion.kernel.equals(self.kernel) and np.array_equal(expansion.points, self.basis.points)
+            need(same, "a model has another kernel or other points than its basis.")
 
     def same_as(self, other: Frame) -> bool:
         """Whether statistics on both can be added."""

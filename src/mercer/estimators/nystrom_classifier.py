@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+from mercer._stored import stored
 from mercer._validation import check_is_fitted
 from mercer.estimators.classification import KernelClassifier
 from mercer.estimators.nystrom_machine import NystromMachine
@@ -12,6 +13,7 @@ from mercer.estimators.shell import all_or_nothing, read_data
 __all__ = ["NystromClassifier"]
 
 
+@stored
 class NystromClassifier(KernelClassifier, NystromMachine):
     """Kernel classification on a basis of m points: least squares on ±1, one class against the rest.
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from mercer._stored.checks import check_estimator
 from mercer._typing import RandomState
 from mercer._validation import Interval, Real, StrOptions, check_is_fitted
 from mercer.engine import NormalStatistics
@@ -31,6 +32,11 @@ class NystromMachine(OnBasis, BaseEstimator, ABC):
     }
 
     _summary: Summary
+
+    def check_stored(self) -> None:
+        """Refuse outputs and features that are not those of the summary."""
+        points, n_outputs = self._frame.basis.points, len(self._summary.target_shift)
+        check_estimator(self, n_outputs=n_outputs, n_features=points.shape[1], flat=getattr(self, "_flat", False))
 
     def __init__(
         self,

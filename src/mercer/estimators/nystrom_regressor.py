@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+from mercer._stored import stored
 from mercer._validation import check_is_fitted
 from mercer.estimators.nystrom_machine import NystromMachine
 from mercer.estimators.regression import KernelRegressor
@@ -12,6 +13,7 @@ from mercer.estimators.shell import all_or_nothing, encode_targets, read_data
 __all__ = ["NystromRegressor"]
 
 
+@stored
 class NystromRegressor(KernelRegressor, NystromMachine):
     r"""Kernel regression on a basis of m points, for any number of rows.
 

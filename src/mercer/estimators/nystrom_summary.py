@@ -21,6 +21,8 @@ from typing import Literal
 import numpy as np
 from scipy.linalg import lapack
 
+from mercer._stored import stored
+from mercer._stored.checks import check_finite, check_shape, need
 from mercer._typing import FloatArray
 from mercer.engine import Executor, NormalStatistics, normal_statistics
 from mercer.estimators.frame import Frame
@@ -29,7 +31,7 @@ from mercer.kernels.stationary import Stationary
 from mercer.model import KernelExpansion
 from mercer.solvers.ridge import RidgeProblem
 
-__all__ = ["NoisePath", "Settings", "Summary"]
+__all__ = ["NoisePath", "Settings", "Summary", "check_sums"]
 
 # Plain sums are taken, and whitened afterwards, where the pass over the rows is long and the rounding that this
 # magnifies stays below this share of the noise: then predictions differ from whitened sums' by a few times this share.
@@ -41,6 +43,7 @@ _REFUSED_ERROR = 1e-3
 _FORGOTTEN = 1e-8
 
 
+@stored
 @dataclass(frozen=True)
 class Settings:
     """What the solution depends on besides the rows, as it was when the rows came."""
@@ -71,6 +74,7 @@ class NoisePath:
     intercepts: FloatArray
 
 
+@stored(also=("solved",))
 @dataclass(frozen=True)
 class Summary:
     """Statistics of the rows seen, on a frame. New rows make a new summary; the old one stays as it is.
@@ -82,6 +86,12 @@ class Summary:
     statistics: NormalStatistics
     target_shift: FloatArray  # (p,)
     settings: Settings
+
+    def check_stored(self) -> None:
+        """Refuse sums and a model of another basis."""
+        m, p = len(self.frame.lower), len(self.target_shift)
+        check_sums(self.statistics, n_features=m, target_shift=self.target_shift)
+        self.frame.check_expansion(vars(self).get("solved", (None,))[0], p)
 
     @classmethod
     def start(cls, frame: Frame, data: Data, settings: Settings, *, once: bool) -> Summary:
@@ -177,6 +187,16 @@ class Summary:
                 f"{self.statistics.total_weight:.3g} for {self.statistics.n_rows} rows: scale it to a mean of 1."
             )
             raise ValueError(msg)
+
+
+def check_sums(statistics: NormalStatistics, *, n_features: int, target_shift: FloatArray) -> None:
+    """Refuse stored sums that are not those of a basis of that size and of these targets."""
+    p = len(target_shift)
+    check_shape(target_shift, (p,), "the shift of targets")
+    check_finite(target_shift, "the shift of targets")
+    found = statistics.n_features
+    need(found == n_features, f"sums have {found} features, the basis has {n_features} points.")
+    need(len(statistics.sums) == n_features + p + 1, f"sums are not those of {p} outputs.")
 
 
 def _plain_is_safe(frame: Frame, data: Data, settings: Settings) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from mercer._stored import stored
 from mercer._typing import FloatArray
 from mercer._validation import check_is_fitted
 from mercer.engine import SequentialLearner
@@ -19,6 +20,7 @@ from mercer.model import KernelExpansion
 __all__ = ["OnlineClassifier"]
 
 
+@stored
 class OnlineClassifier(KernelClassifier, OnlineMachine):
     """Sequential LS-SVM classification: least squares on ±1, one class against the rest, one dictionary for all.
 

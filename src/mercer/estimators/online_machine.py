@@ -11,6 +11,8 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from mercer._stored import Sometimes, stored
+from mercer._stored.checks import check_estimator, check_shape, need
 from mercer._typing import FloatArray, IntArray, RandomState
 from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted
 from mercer.engine import Features, SequentialLearner, normal_statistics
@@ -23,12 +25,22 @@ from mercer.solvers.recursive import Rules
 __all__ = ["OnlineMachine", "State", "has_no_weight"]
 
 
+@stored(name="OnlineState", also=("expansion",))
 @dataclass(frozen=True)
 class State:
     """What was learned; replaced as a whole."""
 
     learner: SequentialLearner
     history: list[tuple[int, int, float]] = field(default_factory=list)  # grows, while what is learned is replaced
+
+    def check_stored(self) -> None:
+        """Refuse a model of another dictionary."""
+        expansion = vars(self).get("expansion")
+        if expansion is not None:
+            check_shape(expansion.points, self.learner.points.shape, "points of a model")
+            check_shape(expansion.intercept, (_n_scored(self.learner),), "the intercept of a model")
+            same = expansion.kernel.equals(self.learner.kernel)
+            need(same and np.array_equal(expansion.points, self.learner.points), "a model is not of its dictionary.")
 
     @cached_property
     def mean(self) -> KernelExpansion:
@@ -61,6 +73,20 @@ class OnlineMachine(BaseEstimator, ABC):
     }
 
     _state: State
+    _features: Sometimes[tuple[Any, ...]]
+
+    def check_stored(self) -> None:
+        """Refuse outputs and features that are not those of the learner."""
+        n_outputs, n_features = _n_scored(self._learner), self._learner.points.shape[1]
+        check_estimator(
+            self,
+            n_outputs=n_outputs,
+            n_features=n_features,
+            flat=getattr(self, "_flat", False),
+            fewest_classes=1 if self._learner.recursion.rules.hidden else 2,  # when classes come one after the other
+        )
+        named = len(vars(self).get("_features", ())) in (0, n_features)
+        need(named, "a model has names for other features.")
 
     def __init__(
         self,
@@ -346,6 +372,10 @@ def _number(value: Any, name: Any) -> float:
 
 def _has_constant(learner: SequentialLearner) -> int:
     return int(learner.recursion.rules.intercept and learner.recursion.n_seen > 0)
+
+
+def _n_scored(learner: SequentialLearner) -> int:
+    return learner.n_outputs - learner.recursion.rules.hidden
 
 
 def _expansion(learner: SequentialLearner) -> KernelExpansion:

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from mercer._stored import stored
 from mercer._validation import check_is_fitted
 from mercer.estimators.online_machine import OnlineMachine, has_no_weight
 from mercer.estimators.regression import KernelRegressor
@@ -16,6 +17,7 @@ from mercer.model import KernelExpansion
 __all__ = ["OnlineRegressor"]
 
 
+@stored
 class OnlineRegressor(KernelRegressor, OnlineMachine):
     r"""Sequential LS-SVM: sees each row once, keeps a dictionary of at most ``max_basis`` rows, predicts at any time.
 

@@ -12,6 +12,8 @@ from scipy.optimize import OptimizeResult
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
+from mercer._stored import stored
+from mercer._stored.checks import check_estimator
 from mercer._typing import FloatArray, RandomState
 from mercer._validation import Integral, Interval, Real, StrOptions
 from mercer.basis import Basis
@@ -32,6 +34,7 @@ from mercer.estimators.shell import (
 )
 from mercer.estimators.sparse_objective import SparseObjective
 from mercer.kernels import Kernel
+from mercer.model import KernelExpansion
 
 __all__ = ["PseudoInputRegressor"]
 
@@ -43,6 +46,7 @@ _NOISE_RATIOS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0)  # to the prior varianc
 _FARTHEST = 100.0  # standard deviations of the rows that a point may move
 
 
+@stored
 class PseudoInputRegressor(KernelRegressor, OnBasis, BaseEstimator):
     r"""Sparse Gaussian process whose basis points, kernel and noise are fitted together.
 
@@ -132,6 +136,18 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, BaseEstimator):
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="neither")],
     }
+
+    noise_: float
+    n_iter_: int
+    objective_value_: float
+    expansion_: KernelExpansion
+    _fitted_frame: Frame
+
+    def check_stored(self) -> None:
+        """Refuse an expansion on another basis."""
+        points, n_outputs = self.expansion_.points, self.expansion_.coefficients.shape[1]
+        check_estimator(self, n_outputs=n_outputs, n_features=points.shape[1], flat=self._flat)
+        self._fitted_frame.check_expansion(self.expansion_, n_outputs)
 
     def __init__(
         self,

@@ -25,6 +25,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from mercer._stored import stored
+from mercer._stored.checks import check_estimator, check_shape, need
 from mercer._typing import FloatArray, RandomState
 from mercer._validation import Interval, Real
 from mercer.engine import (
@@ -49,6 +51,7 @@ from mercer.estimators.shell import (
 )
 from mercer.exceptions import NegativeVarianceWarning
 from mercer.model import KernelExpansion
+from mercer.solvers.ridge import RidgeSolution
 
 __all__ = ["ReducedRankRegressor"]
 
@@ -56,6 +59,7 @@ _ROUNDING = 1e-8  # a variance above minus this share of the prior's is zero
 _REFUSED_ERROR = 1e-3  # rounding of predictions, as a share of the targets, beyond which a noise is too small
 
 
+@stored
 class ReducedRankRegressor(KernelRegressor, OnBasis, BaseEstimator):
     r"""Reduced rank approximation: n kernels, weighted by a Gram matrix of rank m.
 
@@ -127,6 +131,20 @@ class ReducedRankRegressor(KernelRegressor, OnBasis, BaseEstimator):
         **BASIS_CONSTRAINTS,
         "noise": [Interval(Real, 0, None, closed="left")],
     }
+
+    expansion_: KernelExpansion
+    _used_frame: Frame
+    _solution: RidgeSolution
+    _precisions: FloatArray
+
+    def check_stored(self) -> None:
+        """Refuse weights and a solution of another expansion or basis."""
+        (n, width), n_outputs = self.expansion_.points.shape, self.expansion_.coefficients.shape[1]
+        check_estimator(self, n_outputs=n_outputs, n_features=width, flat=self._flat)
+        check_shape(self._precisions, (n,), "precisions")
+        check_shape(self._solution.mean, (len(self._used_frame.lower),), "means of features")
+        need(self._used_frame.basis.points.shape[1] == width, "the basis has other features.")
+        need(self._used_frame.kernel.equals(self.expansion_.kernel), "the basis has another kernel.")
 
     def __init__(
         self,

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils.random import sample_without_replacement
 
+from mercer._stored import stored
+from mercer._stored.checks import check_columns, check_finite, check_shape
 from mercer._typing import FloatArray, IntArray
 from mercer._validation import check_random_state, check_sample_weight, check_table, check_targets
 from mercer.engine import ArrayRows, ArrayTable, Executor, Rows, Threads, given_executor
@@ -34,6 +36,7 @@ _MEDIAN_SAMPLE = 1000  # rows from which data-dependent kernel parameters are fo
 Encode = Callable[[Any, int], tuple[FloatArray, bool]]
 
 
+@stored
 @dataclass(frozen=True)
 class Data:
     """What a fit works on."""
@@ -47,6 +50,13 @@ class Data:
     def table(self) -> ArrayTable:
         """Rows, targets and weights together."""
         return ArrayTable(self.rows, self.targets, self.weights)
+
+    def check_stored(self) -> None:
+        """Refuse targets and weights of other rows."""
+        check_columns(self.targets, self.rows.n_rows, "kept targets")
+        check_finite(self.targets, "kept targets")
+        if self.weights is not None:
+            check_shape(self.weights, (self.rows.n_rows,), "kept weights")
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import clone
 
+from mercer._stored import stored
 from mercer._typing import FloatArray
 from mercer.kernels.base import Kernel, Section
 from mercer.kernels.closed_form import Pair, closed_form
@@ -41,6 +42,7 @@ class _Pair(Kernel):
         return _named(self.left.get_log_parameters(), self.right.get_log_parameters())
 
 
+@stored
 class Sum(_Pair):
     """Sum of two kernels, written ``left + right``.
 
@@ -88,6 +90,7 @@ class Sum(_Pair):
         return Sum(self.left * factor, self.right * factor)
 
 
+@stored
 class Product(_Pair):
     """Product of two kernels, written ``left * right``.
 

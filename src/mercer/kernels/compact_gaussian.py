@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import clone
 
+from mercer._stored import stored
 from mercer._typing import FloatArray
 from mercer.kernels.base import check_positive
 from mercer.kernels.closed_form import OfDistance
@@ -34,6 +35,7 @@ def _slope(E: Any, one: Any, zero: Any, theta: Any, inverse: Any, nu: Any, less:
     return decay * (base + nu * inverse / r) if (r > zero) & (r < theta) & (base > zero) else zero
 
 
+@stored
 class CompactGaussian(Compact):
     r"""Gaussian kernel times Askey's factor, :math:`A\,(1-r/\theta)_+^{\nu}\,e^{-r^2/2}` with :math:`r=|(x-z)/\ell|`.
 

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mercer._jit import array_at, callback, wide_vectors
+from mercer._stored import stored
 from mercer._typing import FloatArray
 from mercer.kernels.closed_form import OfDistance
 from mercer.kernels.exponents import scaled_exponent
@@ -23,6 +24,7 @@ def _value(E: Any) -> Any:
     return exp(E)
 
 
+@stored
 class Gaussian(Stationary):
     r"""Gaussian kernel, :math:`A\exp(-|x-z|^2/(2\ell^2))`.
 

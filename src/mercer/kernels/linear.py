@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from mercer._stored import stored
 from mercer._typing import FloatArray
 from mercer.kernels.base import Kernel, Section, check_positive, tile_buffer
 from mercer.kernels.closed_form import OfInnerProduct
@@ -13,6 +14,7 @@ from mercer.kernels.closed_form import OfInnerProduct
 __all__ = ["InnerProducts", "Linear"]
 
 
+@stored
 class Linear(Kernel):
     r"""Linear kernel, :math:`A\,x^\top z`.
 

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from mercer._stored import stored
 from mercer.kernels.closed_form import OfDistance
 from mercer.kernels.profiles import distance, elementwise, exp
 from mercer.kernels.stationary import Formula, Stationary
@@ -38,6 +39,7 @@ def _over_distance(E: Any) -> Any:
     return exp(-r) / r if r > 0 else r
 
 
+@stored
 class Matern(Stationary):
     r"""Matérn kernel of smoothness ν = 1/2, 3/2 or 5/2.
 

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from mercer._stored import stored
 from mercer._typing import FloatArray
 from mercer.kernels.base import Kernel, Section, check_positive
 from mercer.kernels.closed_form import OfInnerProduct
@@ -15,6 +16,7 @@ from mercer.kernels.linear import InnerProducts
 __all__ = ["Polynomial"]
 
 
+@stored
 class Polynomial(Kernel):
     r"""Polynomial kernel, :math:`A\,(s\,x^\top z + c)^p`.
 

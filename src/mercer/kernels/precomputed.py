@@ -6,12 +6,14 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from mercer._stored import stored
 from mercer._typing import FloatArray
 from mercer.kernels.base import Kernel, Section, tile_buffer
 
 __all__ = ["Precomputed"]
 
 
+@stored
 class Precomputed(Kernel):
     """A kernel whose rows are kernel values already; its points are column numbers, shape (m, 1).
 

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from sklearn.base import clone
 
+from mercer._stored import stored
 from mercer.kernels.closed_form import OfDistance
 from mercer.kernels.compact import Compact
 from mercer.kernels.profiles import as_power, distance, elementwise, power
@@ -27,6 +28,7 @@ def _slope_of_kink(E: Any, one: Any, zero: Any, less: Any) -> Any:
     return power(one - r, less, one) / r if (r > zero) & (r < one) else zero
 
 
+@stored
 class Wendland(Compact):
     r"""Wendland's polynomials of the least degree for their smoothness; zero from r = 1 on, :math:`r=|(x-z)/\ell|`.
 

@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from mercer._stored import stored
+from mercer._stored.checks import check_columns, check_finite, check_kernel, check_lower, check_shape, need
 from mercer._typing import AnyArray, FloatArray
 from mercer.engine import (
     ArrayTable,
@@ -44,6 +46,7 @@ _LARGEST_KEPT = 1 << 20
 Work = TypeVar("Work")
 
 
+@stored
 @dataclass(frozen=True)
 class Variance:
     r"""Error bars of an expansion.
@@ -73,6 +76,18 @@ class Variance:
     constant: float = 0.0
     prior: bool = True
 
+    def check_stored(self) -> None:
+        """Refuse parts of different sizes."""
+        m, root = len(self.lower), self.root
+        check_lower(self.lower, m, "the factor of a variance")
+        need(root is None or (root.ndim == 2 and root.shape[1] == m), "the root of a variance does not fit its factor.")
+        if self.offset is not None:
+            need(root is not None, "a variance has an offset and no root.")
+            check_shape(self.offset, (0 if root is None else len(root),), "the offset of a variance")
+        for name in ("root", "offset", "constant"):
+            if getattr(self, name) is not None:
+                check_finite(np.asarray(getattr(self, name)), f"{name} of a variance")
+
     def residual(self, whitened: FloatArray) -> FloatArray:
         """Rv - c of each row of whitened features, shape (T, q)."""
         if self.root is None:
@@ -81,6 +96,7 @@ class Variance:
         return projected if self.offset is None else projected - self.offset
 
 
+@stored(alone=True)
 @dataclass(frozen=True)
 class KernelExpansion:
     """f(x) = Σ w_i k(x, z_i) + b, with one or several outputs.
@@ -110,6 +126,17 @@ class KernelExpansion:
     coefficients: FloatArray
     intercept: FloatArray
     variance: Variance | None = None
+
+    def check_stored(self) -> None:
+        """Refuse points, coefficients and a variance that do not fit each other."""
+        need(self.points.ndim == 2, "the points of an expansion are no table.")
+        m, d = self.points.shape
+        check_kernel(self.kernel, d)
+        check_columns(self.coefficients, m, "coefficients of an expansion")
+        check_shape(self.intercept, (self.coefficients.shape[1],), "the intercept of an expansion")
+        for name in ("points", "coefficients", "intercept"):
+            check_finite(getattr(self, name), f"{name} of an expansion")
+        need(self.variance is None or len(self.variance.lower) == m, "the variance of an expansion has other points.")
 
     def evaluate(self, X: Any, *, executor: Executor | None = None) -> FloatArray:
         """Values at the rows of X, shape (n, p), in float32 for float32 rows.

@@ -1,28 +1,34 @@
 """Models in files that are safe to load: numbers and names, no pickle.
 
 An archive is a zip file of .npy arrays and a JSON header (``container``). What a model is made of is written as JSON
-values and arrays (``encoding``, ``decoding``), objects of mercer's own classes by short names (``registry``), with the
-attributes that these classes declare (``schema``); and before a model is returned, its parts must fit together
-(``checks``). A file cannot name anything to import or to call.
+values and arrays (``encoding``, ``decoding``), objects of mercer's own classes by short names, with the attributes that
+these classes declare (``mercer._stored``, ``schema``); and before a model is returned, its parts must fit together. A
+file cannot name anything to import or to call.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
-import secrets
+import re
 import struct
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
+import numpy as np
+
+# Not for their names: what can be saved without an estimator is declared there, and then needs no search.
+import mercer.basis
+import mercer.model  # noqa: F401
+from mercer._stored import declaration_of
 from mercer.exceptions import ArchiveError
-from mercer.persistence import container, registry
+from mercer.persistence import container
 from mercer.persistence.decoding import Decoder
 from mercer.persistence.encoding import Encoder
+from mercer.persistence.replacement import replacement
 
 __all__ = ["load", "save"]
 
@@ -31,8 +37,9 @@ Target: TypeAlias = str | os.PathLike[str] | IO[bytes]
 # What a file that is no archive, or a broken or forged one, can raise besides our own error.
 _BROKEN = (
     zipfile.BadZipFile, zipfile.LargeZipFile, struct.error, EOFError, OSError, NotImplementedError, RuntimeError,
-    ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError,
+    ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, MemoryError,
 )  # fmt: skip
+_SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 
 
 def save(model: Any, path: Target) -> None:
@@ -74,7 +81,7 @@ def save(model: Any, path: Target) -> None:
     """
     header, arrays = _described(model)
     if isinstance(path, (str, os.PathLike)):
-        with _replaced(Path(path)) as file:
+        with replacement(Path(path)) as file:
             container.write(file, header, arrays)
         return
     _check_file(path, "write")
@@ -84,35 +91,43 @@ def save(model: Any, path: Target) -> None:
     container.write(path, header, arrays)
 
 
-def load(path: Target) -> Any:
+def load(path: Target, *, sha256: str | None = None) -> Any:
     """Load what ``save`` has written; runs nothing that the file brings, whoever wrote it.
 
     The model predicts the same, to the bit, has the same parameters, and goes on (``partial_fit``, ``merge``,
-    ``forget``) as the one that was saved. Cost: the time to read the file, and memory of its size.
+    ``forget``) as the one that was saved. Cost: the time to read the file, and memory of its size (twice that with
+    ``sha256``).
 
     Parameters
     ----------
     path : str, path or binary file object
+    sha256 : str or None, default=None
+        The digest that the file must have, in hexadecimal, as ``sha256sum`` writes it: then it is the file that was
+        meant, to the bit, whoever could write to it since.
 
     Raises
     ------
     ArchiveError
-        If the file is no archive, damaged, of a later version, or not what an archive of a model can be.
+        If the file is no archive, damaged, of another version, does not have that digest, or is not what an archive of
+        a model can be.
 
     See Also
     --------
     save : What can be saved, and an example.
     """
+    if sha256 is not None and not (isinstance(sha256, str) and _SHA256.fullmatch(sha256)):
+        msg = f"sha256 must be None or 64 hexadecimal digits, got {sha256!r}."
+        raise ValueError(msg)
     if isinstance(path, (str, os.PathLike)):
         with Path(path).open("rb") as file:
-            return _loaded(file, str(path))
+            return _loaded(file, str(path), sha256)
     _check_file(path, "read")
-    return _loaded(path if path.seekable() else io.BytesIO(path.read()), "the file")
+    return _loaded(path, "the file", sha256)
 
 
 def _described(model: Any) -> tuple[dict[str, Any], list[Any]]:
-    name = registry.name_of(type(model))
-    if name is None or not registry.is_model(name):
+    declaration = declaration_of(type(model))
+    if declaration is None or not declaration.alone:
         kind = type(model)
         msg = (
             f"{kind.__module__}.{kind.__qualname__} cannot be saved: an archive holds one of mercer's own estimators, "
@@ -120,18 +135,11 @@ def _described(model: Any) -> tuple[dict[str, Any], list[Any]]:
             "mercer's, are not stored."
         )
         raise ArchiveError(msg)
-    _solve(model)
-    encoder = Encoder()
+    encoder, name = Encoder(), declaration.name
     tree = encoder.encode(model, name)
+    encoder.check_references()
     header = {"format": container.FORMAT, "version": container.VERSION, "mercer": _version(), "type": name}
     return {**header, "model": tree}, encoder.arrays
-
-
-def _solve(model: Any) -> None:
-    """Have what is computed on demand computed: prediction must not depend on the machine that loads the model."""
-    with suppress(AttributeError, ValueError):  # not fitted, or there is no model, as prediction will tell
-        expansion = getattr(model, "expansion_", model)
-        _ = expansion._float32_is_safe
 
 
 def _version() -> str:
@@ -141,15 +149,30 @@ def _version() -> str:
         return "unknown"
 
 
-def _loaded(file: IO[bytes], name: str) -> Any:
+def _loaded(file: IO[bytes], name: str, sha256: str | None) -> Any:
     try:
-        return _read(file)
+        if sha256 is not None or not file.seekable():
+            file = _verified(file, sha256)
+        with np.errstate(all="ignore"):  # of forged numbers, which checks refuse
+            return _read(file)
     except ArchiveError as error:
         msg = f"{name} cannot be loaded: {error}"
         raise ArchiveError(msg) from error
     except _BROKEN as error:
         msg = f"{name} is not a mercer archive, or damaged: {error}"
         raise ArchiveError(msg) from error
+
+
+def _verified(file: IO[bytes], sha256: str | None) -> IO[bytes]:
+    """The file in memory, where nobody changes it after its digest was found right."""
+    if file.seekable():
+        file.seek(0)
+    content = file.read()
+    found = hashlib.sha256(content).hexdigest()
+    if sha256 is not None and found != sha256.lower():
+        msg = f"its SHA-256 digest is {found}, not {sha256.lower()}: it is another file than the one that was meant."
+        raise ArchiveError(msg)
+    return io.BytesIO(content)
 
 
 def _read(file: IO[bytes]) -> Any:
@@ -160,7 +183,7 @@ def _read(file: IO[bytes]) -> Any:
         msg = "it is not a mercer archive: it does not begin like one."
         raise ArchiveError(msg)
     with zipfile.ZipFile(file) as archive:
-        header = container.read_header(archive, size)
+        header = container.read_header(archive, file, size)
         decoder = Decoder(container.read_arrays(archive, header))
     try:
         model = decoder.decode(header["model"])
@@ -170,7 +193,8 @@ def _read(file: IO[bytes]) -> Any:
             raise
         msg = f"{error} It was written by mercer {header['mercer'][:40]}, and this is {_version()}."
         raise ArchiveError(msg) from error
-    if registry.name_of(type(model)) != header["type"] or not registry.is_model(header["type"]):
+    declaration = declaration_of(type(model))
+    if declaration is None or not declaration.alone or declaration.name != header["type"]:
         msg = f"its type is said to be {header['type'][:40]!r}, which it is not, or which no archive has."
         raise ArchiveError(msg)
     return model
@@ -180,41 +204,3 @@ def _check_file(file: Any, method: str) -> None:
     if not hasattr(file, method) or isinstance(file, io.TextIOBase):
         msg = f"path must be a str, a path or a binary file object, got {type(file).__name__}."
         raise TypeError(msg)
-
-
-@contextmanager
-def _replaced(path: Path) -> Iterator[IO[bytes]]:
-    """A file beside the path, which takes its place when all is written and on the disk, and else vanishes."""
-    path = path.resolve()  # of a symbolic link, the file it points to is replaced
-    if path.is_dir():
-        msg = f"{path} is a directory; give the name of a file."
-        raise IsADirectoryError(msg)
-    if path.exists() and not path.is_file():
-        msg = f"{path} is a device or a pipe, which is not to be replaced: open it, and give the file object."
-        raise ArchiveError(msg)
-    temporary = path.with_name(f".mercer-{secrets.token_hex(8)}.tmp")
-    # Not tempfile: a new file is to have the permissions that files of this user have.
-    descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_BINARY", 0), 0o666)
-    try:
-        with os.fdopen(descriptor, "w+b") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        if path.exists():
-            temporary.chmod(path.stat().st_mode & 0o777)
-        temporary.replace(path)
-    except BaseException:
-        with suppress(OSError):
-            temporary.unlink()
-        raise
-    _sync_directory(path.parent)
-
-
-def _sync_directory(directory: Path) -> None:
-    """Have the new name on the disk, too, where a directory can be opened for that."""
-    with suppress(OSError):
-        descriptor = os.open(directory, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

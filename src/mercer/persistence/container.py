@@ -18,20 +18,21 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import struct
 import zipfile
 import zlib
 from typing import IO, Any, NoReturn
 
 import numpy as np
 
+from mercer._stored.checks import need
 from mercer._typing import AnyArray
 from mercer.exceptions import ArchiveError
-from mercer.persistence.checks import check_elements, need
-from mercer.persistence.decoding import as_dtype
+from mercer.persistence.decoding import as_dtype, check_elements
 
 __all__ = ["FORMAT", "MAGIC", "VERSION", "read_arrays", "read_header", "write"]
 
-FORMAT, VERSION = "mercer archive", 1
+FORMAT, VERSION, _OLDEST = "mercer archive", 2, 2  # the oldest version that is read
 MAGIC = b"PK\x03\x04"
 
 _HEADER, _DIGEST = "header.json", "header.sha256"
@@ -39,6 +40,9 @@ _LARGEST_HEADER = 2**23  # bytes; that of a usual model has some thousand, and J
 _CHUNK = 2**20
 _MOST_DIMENSIONS = 32
 _ENCRYPTED, _PATCHED, _STRONG = 0x1, 0x20, 0x40
+_DESCRIBED = 0x8  # sizes follow the member, as in files that were written to a pipe
+_LOCAL, _END = struct.Struct("<4s22x2H"), struct.Struct("<4s16xH")
+_AFTER = (16, 24)  # bytes of those sizes
 _FIELDS = {"format": str, "version": int, "mercer": str, "type": str, "arrays": list, "model": dict}
 _ENTRY = {"name": str, "dtype": str, "shape": list, "order": str, "size": int, "crc32": int}
 
@@ -111,9 +115,10 @@ def _digest(text: bytes) -> bytes:
 # --------------------------------------------------------------------------------------------------- reading
 
 
-def read_header(archive: zipfile.ZipFile, file_size: int) -> dict[str, Any]:
+def read_header(archive: zipfile.ZipFile, file: IO[bytes], file_size: int) -> dict[str, Any]:
     """The header, after checking the zip's directory, and with it."""
     members = _members(archive, file_size)
+    _check_layout(archive, file, file_size)
     need(_HEADER in members and _DIGEST in members, f"there is no {_HEADER} in it.")
     need(members[_HEADER].file_size <= _LARGEST_HEADER, f"{_HEADER} is larger than {_LARGEST_HEADER} bytes.")
     need(members[_DIGEST].file_size == len(_digest(b"")), f"{_DIGEST} is no digest.")
@@ -122,10 +127,11 @@ def read_header(archive: zipfile.ZipFile, file_size: int) -> dict[str, Any]:
     need(header.get("format") == FORMAT, f"{_HEADER} is not that of a mercer archive.")
     version: Any = header.get("version")
     need(type(version) is int and version >= 1, "the format has no version.")
+    writer = f"it was written by mercer {str(header.get('mercer'))[:40]} in version {version} of the format"
+    need(version <= VERSION, f"{writer}, and this mercer reads {VERSION}: upgrade mercer.")
     need(
-        version <= VERSION,
-        f"it has version {version} of the format, and this mercer reads {VERSION}: it was written by mercer "
-        f"{str(header.get('mercer'))[:40]}. Upgrade mercer.",
+        version >= _OLDEST,
+        f"{writer}, and this mercer reads {VERSION}: load it with the mercer that wrote it, or fit the model again.",
     )
     need(archive.read(members[_DIGEST]) == _digest(text), f"{_HEADER} does not match its digest: it was changed.")
     _check_fields(header, _FIELDS, _HEADER)
@@ -150,6 +156,21 @@ def _members(archive: zipfile.ZipFile, file_size: int) -> dict[str, zipfile.ZipI
         total += info.file_size
     need(total <= file_size, f"members of {total} bytes do not fit a file of {file_size}.")
     return members
+
+
+def _check_layout(archive: zipfile.ZipFile, file: IO[bytes], file_size: int) -> None:
+    """Refuse bytes before, between and after the members, which ``zipfile`` passes over."""
+    file.seek(max(0, file_size - _END.size))
+    need(_END.unpack(file.read(_END.size)) == (b"PK\5\6", 0), "something follows the archive.")
+    starts, at = [], {0}  # where a member, or the directory, may begin
+    for info in sorted(archive.infolist(), key=lambda info: info.header_offset):
+        starts.append((info.header_offset, at))
+        file.seek(max(0, info.header_offset))
+        _, *lengths = _LOCAL.unpack(file.read(_LOCAL.size))
+        stop = info.header_offset + _LOCAL.size + sum(lengths) + info.compress_size
+        at = {stop + more for more in (_AFTER if info.flag_bits & _DESCRIBED else (0,))}
+    starts.append((archive.start_dir, at))
+    need(all(start in allowed for start, allowed in starts), "there are bytes in it that belong to no member.")
 
 
 def _parsed(text: bytes) -> dict[str, Any]:

@@ -1,7 +1,9 @@
 """JSON and arrays as Python values again: the inverse of ``encoding``, which has the table of what there is.
 
-Nothing here looks up a name that is not in a table of ours, imports what a file names, or calls what it describes.
-Whatever does not fit is an ``ArchiveError``.
+Nothing here imports what a file names, or calls what it describes; names of classes are looked up among those that were
+declared. What is built is bounded by the size of the file: arrays that become Python objects (``ragged``, ``table``)
+belong to one value each, and others, which objects may copy, are not referred to without end. Whatever does not fit is
+an ``ArchiveError``.
 """
 
 from __future__ import annotations
@@ -16,13 +18,14 @@ from typing import Any, NoReturn
 import numpy as np
 from scipy import sparse
 
+from mercer._stored import declaration_named
+from mercer._stored.checks import check_compressed, need
 from mercer._typing import AnyArray
 from mercer.exceptions import ArchiveError
-from mercer.persistence import checks, registry, schema
-from mercer.persistence.checks_of_models import check
-from mercer.persistence.encoding import DTYPE, LONGEST_INT, MOST_NESTED
+from mercer.persistence import schema
+from mercer.persistence.encoding import DTYPE, LONGEST_INT, MOST_NESTED, most_referred
 
-__all__ = ["Decoder", "as_dtype"]
+__all__ = ["Decoder", "as_dtype", "check_elements"]
 
 _MOST_DIMENSIONS = 32
 _HEXADECIMAL = re.compile(r"-?0x[0-9a-f]+")
@@ -40,7 +43,9 @@ class Decoder:
     """
 
     def __init__(self, arrays: Sequence[AnyArray]) -> None:
-        self._arrays, self._used, self._depth = arrays, [False] * len(arrays), 0
+        self._arrays, self._depth = arrays, 0
+        self._uses: list[Any] = [0] * len(arrays)  # None for those that belong to one value alone
+        self._left = most_referred(arrays)  # bytes
 
     def decode(self, tree: Any) -> Any:
         """The value of a JSON tree."""
@@ -54,8 +59,8 @@ class Decoder:
 
     def check_all_used(self) -> None:
         """Raise if there is an array that nothing refers to."""
-        if not all(self._used):
-            _refuse(f"array {self._used.index(False)} belongs to nothing.")
+        if 0 in self._uses:
+            _refuse(f"array {self._uses.index(0)} belongs to nothing.")
 
     def _decoded(self, tree: Any) -> Any:
         if tree is None or isinstance(tree, (bool, int, str)):
@@ -75,21 +80,31 @@ class Decoder:
 
     def _object(self, content: Any) -> Any:
         name, attributes = _items(content, str, dict)
-        if registry.class_of(name) is None:
+        declaration = declaration_named(name)
+        if declaration is None:
             _refuse(f"there is no class {name[:40]!r}.")
         state = {each: self.decode(value) for each, value in attributes.items()}
-        schema.check_attributes(name, state)
-        check(name, state)
-        member = schema.build(name, state)
-        if name == "CompactRegressor":
-            _remake_preconditioner(member)
-        return member
+        schema.check_attributes(declaration, state)
+        return schema.build(declaration, state)
 
     def _array(self, content: Any) -> AnyArray:
         if type(content) is not int or not 0 <= content < len(self._arrays):
             _refuse("an array is referred to that is not there.")
-        self._used[content] = True
+        if self._uses[content] is None:
+            _refuse("an array is referred to that belongs to another value alone.")
+        self._uses[content] += 1
+        self._left -= self._arrays[content].nbytes
+        if self._left < 0:
+            _refuse("the same arrays are referred to too often.")
         return self._arrays[content]
+
+    def _own_array(self, content: Any) -> AnyArray:
+        """An array that nothing else refers to."""
+        array = self._array(content)
+        if self._uses[content] != 1:
+            _refuse("an array is referred to twice that belongs to one value alone.")
+        self._uses[content] = None
+        return array
 
     def _objects(self, content: Any) -> AnyArray:
         shape, elements = _items(content, list, list)
@@ -101,7 +116,7 @@ class Decoder:
         return result.reshape(shape)
 
     def _ragged(self, content: Any) -> list[AnyArray]:
-        joined, lengths = (self._array(each) for each in _items(content, int, int))
+        joined, lengths = (self._own_array(each) for each in _items(content, int, int))
         if joined.ndim != 1 or lengths.ndim != 1 or lengths.dtype != np.int64 or np.any(lengths < 0):
             _refuse("a list of arrays has no lengths.")
         stops = np.cumsum(lengths)
@@ -110,7 +125,7 @@ class Decoder:
         return [joined[stop - length : stop] for stop, length in zip(stops.tolist(), lengths.tolist(), strict=True)]
 
     def _table(self, content: Any) -> list[tuple[Any, ...]]:
-        columns = [self._array(each) for each in _list(content)]
+        columns = [self._own_array(each) for each in _list(content)]
         if not columns or any(
             column.shape != columns[0].shape or column.ndim != 1 or column.dtype not in (np.int64, np.float64)
             for column in columns
@@ -145,7 +160,7 @@ class Decoder:
         if not dtype.itemsize:
             _refuse(f"a number of dtype {name} has no bytes.")
         result = np.frombuffer(given, dtype=dtype)
-        checks.check_elements(result)
+        check_elements(result)
         return result[0]
 
     def _sparse(self, content: Any) -> Any:
@@ -153,7 +168,7 @@ class Decoder:
         sizes, (data, indices, indptr) = _sizes(shape), (self._array(each) for each in numbers)
         if layout not in ("csc", "csr") or len(sizes) != 2:
             _refuse("a sparse matrix is 'csc' or 'csr', of two dimensions.")
-        checks.check_compressed(sizes if layout == "csr" else sizes[::-1], data, indices, indptr)
+        check_compressed(sizes if layout == "csr" else sizes[::-1], data, indices, indptr)
         matrix = (sparse.csc_array if layout == "csc" else sparse.csr_array)((data, indices, indptr), shape=sizes)
         matrix.indices, matrix.indptr = indices, indptr  # which SciPy may have copied to a smaller dtype
         return matrix
@@ -179,7 +194,6 @@ _METHODS: dict[str, Any] = {
     "dict": Decoder._dict,
     "dtype": lambda _, content: as_dtype(content),
     "float": lambda _, content: _special(content),
-    "function": lambda _, content: _function(content),
     "generator": Decoder._generator,
     "int": lambda _, content: _long(content),
     "object": Decoder._object,
@@ -205,6 +219,15 @@ def as_dtype(name: Any) -> np.dtype[Any]:
     if dtype.str != name:  # two names of one dtype would be two archives of one model
         _refuse(f"there is no dtype {name[:40]!r} in an archive.")
     return dtype
+
+
+def check_elements(array: AnyArray) -> None:
+    """Raise if bytes do not make elements: truth values other than 0 and 1, text that is not Unicode."""
+    if array.dtype.kind == "b" and array.size:
+        need(int(array.view(np.uint8).max()) <= 1, "a truth value is neither true nor false.")
+    if array.dtype.kind == "U" and array.size and array.dtype.itemsize:
+        codes = np.ndarray((array.size, array.dtype.itemsize // 4), dtype=f"{array.dtype.byteorder}u4", buffer=array.T)
+        need(int(codes.max()) <= 0x10FFFF, "text is not Unicode.")
 
 
 def _list(content: Any) -> list[Any]:
@@ -245,13 +268,6 @@ def _long(content: Any) -> int:
     return int(content, 16)
 
 
-def _function(content: Any) -> Any:
-    function = registry.function_of(content) if isinstance(content, str) else None
-    if function is None:
-        _refuse("there is no such function.")
-    return function
-
-
 def _bit_generator(name: str) -> Any:
     return getattr(np.random, name)(0)
 
@@ -268,13 +284,6 @@ def _restore(assign: Any, state: Any, name: str) -> None:
     except (TypeError, ValueError, KeyError, IndexError, OverflowError, AttributeError) as error:
         msg = "the state of a random generator is not one."
         raise ArchiveError(msg) from error
-
-
-def _remake_preconditioner(model: Any) -> None:
-    """The two-level preconditioner is made of functions, which are not stored: it is made of the same numbers again."""
-    system = vars(model).get("_system")
-    if system is not None and system.factor is None and system.options.preconditioner == "two-level":
-        system._precondition = system._make_preconditioner(model._sparse_kernel)
 
 
 def _refuse(message: str) -> NoReturn:

@@ -11,10 +11,9 @@ key              value
 ``dict``         list of pairs: keys need not be strings
 ``dtype``        NumPy's name of it, as in a .npy file
 ``float``        "nan", "inf" or "-inf", which JSON does not have
-``function``     a name in the registry
 ``generator``    [name of the bit generator, its state]
 ``int``          hexadecimal, beyond 64 bits
-``object``       [name in the registry, {attribute: value}]
+``object``       [name that a class has declared, {attribute: value}]
 ``objects``      [shape, list of elements]: an array of Python objects (names, labels)
 ``ragged``       [array, array]: a list of one-dimensional arrays, joined, and their lengths
 ``random_state`` the state of a ``RandomState``
@@ -31,17 +30,18 @@ from __future__ import annotations
 import base64
 import math
 import re
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import numpy as np
 from scipy import sparse
 
+from mercer._stored import Declaration, declaration_of
 from mercer._typing import AnyArray
 from mercer.exceptions import ArchiveError
-from mercer.persistence import registry, schema
-from mercer.persistence.checks_of_models import check
+from mercer.persistence import schema
 
-__all__ = ["DTYPE", "LONGEST_INT", "MOST_NESTED", "Encoder"]
+__all__ = ["DTYPE", "LONGEST_INT", "MOST_NESTED", "Encoder", "most_referred"]
 
 MOST_NESTED = 100  # values within values
 # Numbers, truth values, text, dates; no Python objects, no records.
@@ -49,6 +49,7 @@ DTYPE = re.compile(r"[<>|](b1|[iu][1248]|f[248]|[SU]\d{1,7}|[mM]8(\[\d{0,9}[a-zA
 LONGEST_INT = 4096  # hexadecimal digits
 _MANY = 16  # tuples from which on a list of them is stored as a table
 _LARGEST = 2**63
+_MOST_REFERENCES, _FREE = 32, 2**24  # to an array, if all are named as often; and bytes that do not count
 
 
 class Encoder:
@@ -65,6 +66,7 @@ class Encoder:
         self._numbers: dict[Any, int] = {}
         self._alive: list[AnyArray] = []  # whose addresses are keys
         self._depth = 0
+        self._referred = 0  # bytes
 
     def encode(self, value: Any, where: str) -> Any:
         """JSON of a value; ``where`` names it in messages."""
@@ -86,21 +88,20 @@ class Encoder:
             return value if math.isfinite(value) else {"float": str(value)}
         if isinstance(value, np.ndarray):
             return self._array(value, where)
-        if registry.name_of(type(value)) is not None:
-            return self._object(value, where)
+        declaration = declaration_of(type(value))
+        if declaration is not None:
+            return self._object(value, declaration, where)
         for kind, method in _METHODS.items():
             if type(value) is kind or (kind in (np.generic, np.dtype) and isinstance(value, kind)):
                 return method(self, value, where)
-        if registry.name_of_function(value) is None:
-            _refuse(value, where)
-        return {"function": registry.name_of_function(value)}
+        return _refuse(value, where)
 
-    def _object(self, value: Any, where: str) -> Any:
-        name, state = str(registry.name_of(type(value))), schema.state_of(value)
+    def _object(self, value: Any, declaration: Declaration, where: str) -> Any:
+        state = schema.state_of(value, declaration)
         attributes = {each: self.encode(state[each], f"{where}.{each}") for each in sorted(state)}
-        schema.check_attributes(name, state)
-        check(name, state)
-        return {"object": [name, attributes]}
+        schema.check_attributes(declaration, state)
+        schema.check_parts(value, declaration)
+        return {"object": [declaration.name, attributes]}
 
     def _array(self, value: AnyArray, where: str) -> Any:
         if type(value) not in (np.ndarray, np.memmap):  # a mask, say, would be lost
@@ -121,7 +122,14 @@ class Encoder:
             self._numbers[key] = len(self.arrays)
             self.arrays.append(value)
         self._alive.append(value)
+        self._referred += value.nbytes
         return self._numbers[key]
+
+    def check_references(self) -> None:
+        """Raise if a file would refer to its arrays more often than can be read."""
+        if self._referred > most_referred(self.arrays):
+            msg = "the model refers to the same arrays so often that an archive, which has each once, is not read."
+            raise ArchiveError(msg)
 
     def _list(self, value: list[Any], where: str) -> Any:
         if len(value) > 1 and _are_joinable(value):
@@ -183,6 +191,11 @@ _METHODS: dict[Any, Any] = {
     np.random.RandomState: Encoder._random_state,
     np.random.Generator: Encoder._generator,
 }
+
+
+def most_referred(arrays: Sequence[AnyArray]) -> int:
+    """Bytes of arrays that values may refer to together: a bound of the work, and of copies that are made of them."""
+    return _MOST_REFERENCES * sum(array.nbytes for array in arrays) + _FREE
 
 
 def _are_joinable(value: list[Any]) -> bool:

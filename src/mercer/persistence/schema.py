@@ -1,8 +1,7 @@
-"""What each class of an archive has for attributes, of which type, and how it is put together again.
+"""What is stored of an object, of which type, and how it is put together again.
 
-Types are those that the code itself declares: fields of dataclasses and named tuples, and what cached properties
-return. For other classes, and for what estimators have after ``fit``, they stand in the tables below. Whoever writes an
-archive is held to them as whoever reads one, so that a model that can be saved can be loaded.
+``mercer._stored`` says what a class declares; here the declaration is read. Whoever writes an archive is held to the
+types as whoever reads one, so that a model that can be saved can be loaded.
 """
 
 from __future__ import annotations
@@ -11,149 +10,57 @@ import inspect
 import re
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from functools import cache, cached_property
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
-from scipy.sparse import csc_array
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, ClassifierMixin
 
-from mercer._typing import AnyArray, FloatArray, IntArray
+from mercer._stored import SOMETIMES, Declaration, declaration_of
+from mercer._typing import AnyArray
 from mercer.exceptions import ArchiveError
-from mercer.kernels import Compact, Kernel
-from mercer.model import KernelExpansion
-from mercer.persistence import registry
 
-__all__ = ["build", "check_attributes", "state_of"]
+__all__ = ["build", "check_attributes", "check_parts", "state_of"]
 
-# Cached properties that are stored, so that a model predicts the same to the bit wherever it is loaded.
-_CACHES = ("solved", "expansion", "mean", "_float32_is_safe")
-
+# What scikit-learn's conventions let an estimator tell of its fit besides, which nothing depends on.
 _TOLD = re.compile(r"[a-zA-Z]\w*[a-zA-Z0-9]_", re.ASCII)
 
-# A string is the short name of a class, a tuple are alternatives.
-_FITTED: dict[str, Any] = {
-    "_batches": tuple,
-    "_eta": (FloatArray, None),
-    "_factor": ("CholeskyFactor", None),
-    "_features": tuple,
-    "_fitted_frame": "Frame",
-    "_flat": bool,
-    "_index": IntArray,
-    "_n_rows": int,
-    "_precisions": FloatArray,
-    "_solution": "RidgeSolution",
-    "_sparse_kernel": "SparseKernel",
-    "_state": "OnlineState",
-    "_summary": ("Summary", "CommitteeSummary"),
-    "_system": "CompactSystem",
-    "_used_frame": "Frame",
-    "break_ties_": bool,
-    "classes_": AnyArray,
-    "condition_estimate_": float,
-    "coverage_": float,
-    "decision_function_shape_": str,
-    "decision_rule_": str,
-    "differences_": FloatArray,
-    "distances_": FloatArray,
-    "expansion_": KernelExpansion,
-    "feature_names_in_": AnyArray,
-    "fill_in_": (float, None),
-    "jitter_": float,
-    "kernel_": Kernel,
-    "labels_": IntArray,
-    "min_eigenvalue_": (float, None),
-    "n_features_in_": int,
-    "n_iter_": int,
-    "nnz_": int,
-    "noise_": float,
-    "objective_value_": float,
-    "offset_": (float, FloatArray),
-    "relative_distance_": float,
-    "robust_weights_": FloatArray,
-    "solver_": str,
-}
+_LARGEST_INT = 2**63
 
-# As above; what not every object has ends in "?".
-_PLAIN: dict[str, dict[str, Any]] = {
-    "AllPairs": {
-        "_points": FloatArray,
-        "_centre": FloatArray,
-        "_folded": FloatArray,
-        "_far": float,
-        "_error": float,
-    },
-    "ArrayRows": {"_array": AnyArray, "_checked": bool, "n_rows": int, "n_features": int, "dtype": np.dtype},
-    "BlockRecursion": {
-        "rules": "Rules",
-        "P_inverse": FloatArray,
-        "K_inverse": FloatArray,
-        "gram": FloatArray,
-        "coefficients": FloatArray,
-        "births": IntArray,
-        "cost": float,
-        "hidden_cost": float,
-        "n_seen": int,
-        "n_grown": int,
-        "n_pruned": int,
-        "n_refreshed": int,
-        "n_changed": int,
-        "drift": float,
-    },
-    "CompactSystem": {
-        "gram": "SparseGram",
-        "diagonal": FloatArray,
-        "options": "Options",
-        "n_iter": int,
-        "factor": ("SparseFactor", None),
-        "_precondition": ("Incomplete", "Jacobi", "unchanged", None),
-    },
-    "Grid": {
-        "n_features": int,
-        "_centre": FloatArray,
-        "_axes": FloatArray,
-        "_columns": IntArray,
-        "order": IntArray,
-        "cells": "Cells",
-        "_all_pairs": ("AllPairs", None),
-        "share_looked_at?": (float, None),
-    },
-    "Incomplete": {"pivots": FloatArray, "shift": float, "lower": csc_array},
-    "SequentialLearner": {
-        "kernel": Kernel,
-        "recursion": "BlockRecursion",
-        "points": FloatArray,
-        "n_jobs": int,
-        "_together": None,
-        "_values": None,
-    },
-    "SparseKernel": {
-        "_kernel": Compact,
-        "_dtype": np.dtype,
-        "_n_features": int,
-        "_support": float,
-        "_unit": FloatArray,
-        "_centre": FloatArray,
-        "_grid": "Grid",
-    },
-}
+_Hints = dict[str, Any]
 
 
-def state_of(member: Any) -> dict[str, Any]:
+class _Layout(NamedTuple):
+    """Types of the attributes that an object has always, has after ``fit``, and may have."""
+
+    always: _Hints
+    fitted: _Hints
+    sometimes: _Hints
+
+
+# --------------------------------------------------------------------------------------------------- objects
+
+
+def state_of(member: Any, declaration: Declaration) -> dict[str, Any]:
     """The attributes of an object that an archive keeps."""
     if isinstance(member, tuple):
         return dict(member._asdict())  # type: ignore[attr-defined]
-    state = dict(member.__getstate__() or {})
-    dropped = _cached_properties(str(registry.name_of(type(member)))) - set(_CACHES)
-    return _without_foreign({name: value for name, value in state.items() if name not in dropped})
+    if isinstance(member, BaseEstimator):
+        return _without_foreign(dict(vars(member)))
+    layout, state = _layout(declaration), dict(member.__getstate__() or {})
+    for name in declaration.also:
+        with suppress(ValueError):  # what cannot be computed is not there, as prediction will tell
+            state[name] = getattr(member, name)
+    return {name: state[name] for name in [*layout.always, *layout.sometimes] if name in state}
 
 
 def _without_foreign(state: dict[str, Any]) -> dict[str, Any]:
     """A compressed model does not need the estimator that was compressed, unless it is to be fitted again."""
     estimator = state.get("estimator")
-    if estimator is None or registry.name_of(type(estimator)) is not None:
+    if estimator is None or declaration_of(type(estimator)) is not None:
         return state
     warnings.warn(
         f"estimator is {type(estimator).__name__}, of another library, which an archive does not hold: the model that "
@@ -165,100 +72,129 @@ def _without_foreign(state: dict[str, Any]) -> dict[str, Any]:
     return state | {"estimator": None}
 
 
-def check_attributes(name: str, state: Mapping[str, Any]) -> None:
+def build(declaration: Declaration, state: Mapping[str, Any]) -> Any:
+    """An object of a class, by no more code than its own, of attributes that were checked."""
+    cls, state = declaration.cls, dict(state)
+    member: Any
+    if issubclass(cls, tuple):
+        member = cls(**state)
+    elif is_dataclass(cls):
+        member = cls(**{field.name: state.pop(field.name) for field in fields(cls)})
+        vars(member).update(state)
+    else:
+        member = object.__new__(cls)
+        if hasattr(cls, "__setstate__") and not isinstance(member, BaseEstimator):
+            member.__setstate__(state)
+        else:
+            vars(member).update(state)
+    check_parts(member, declaration)
+    if hasattr(cls, "rebuild_stored") and _is_complete(member, declaration):
+        member.rebuild_stored()
+    return member
+
+
+def check_parts(member: Any, declaration: Declaration) -> None:
+    """Raise ``ArchiveError`` unless the parts of an object fit together, by its own ``check_stored``."""
+    if not _is_complete(member, declaration):
+        return
+    try:
+        with np.errstate(all="ignore"):
+            if hasattr(member, "_parameter_constraints"):  # of estimators, which would fail only when they are used
+                member._validate_params()
+            if hasattr(member, "check_stored"):
+                member.check_stored()
+    except ArchiveError:
+        raise
+    except (TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:  # of a shape that nothing has
+        msg = f"the parts of {declaration.name} do not fit together: {error}"
+        raise ArchiveError(msg) from error
+
+
+def _is_complete(member: Any, declaration: Declaration) -> bool:
+    """Whether it is no estimator, or a fitted one."""
+    return not isinstance(member, BaseEstimator) or bool(vars(member).keys() - _layout(declaration).always.keys())
+
+
+# ----------------------------------------------------------------------------------------------- declarations
+
+
+def check_attributes(declaration: Declaration, state: Mapping[str, Any]) -> None:
     """Raise ``ArchiveError`` unless these are the attributes of a class, each of its type."""
-    parameters, fitted, optional = _attributes(name)
-    unknown = state.keys() - parameters.keys() - fitted.keys() - optional.keys()
-    told = {each for each in unknown if _is_told(name, each)}
-    unknown -= told
+    name, (always, fitted, sometimes) = declaration.name, _layout(declaration)
+    hints = always | fitted | sometimes
+    hints |= {each: Any for each in state.keys() - hints.keys() if _is_told(declaration.cls, each)}
+    unknown = state.keys() - hints.keys()
     if unknown:
         msg = f"{name} has an attribute {min(unknown)!r}, which an archive does not know."
         raise ArchiveError(msg)
-    needed = parameters.keys() | (fitted.keys() if state.keys() - parameters.keys() else set())
+    needed = always.keys() | (fitted.keys() if state.keys() - always.keys() else set())
     if needed - state.keys():
         msg = f"{name} lacks the attribute {min(needed - state.keys())!r}."
         raise ArchiveError(msg)
-    hints = parameters | fitted | optional | dict.fromkeys(told, Any)
     for attribute, value in state.items():
         if not _fits(value, hints[attribute]):
             msg = f"{name}.{attribute} is {_described(value)}, where an archive has {_expected(hints[attribute])}."
             raise ArchiveError(msg)
 
 
-def _is_told(name: str, attribute: str) -> bool:
-    """Whether it is what an estimator tells of its fit besides, which nothing depends on: scikit-learn's ``name_``."""
-    cls = registry.class_of(name)
+def _is_told(cls: type[Any], attribute: str) -> bool:
     return issubclass(cls, BaseEstimator) and bool(_TOLD.fullmatch(attribute)) and not hasattr(cls, attribute)
 
 
-def build(name: str, state: Mapping[str, Any]) -> Any:
-    """An object of a class, by no more code than its own ``__post_init__`` or ``__setstate__``."""
-    cls: Any = registry.class_of(name)
-    state = dict(state)
-    if issubclass(cls, tuple):
-        return cls(**state)
-    given = {each: state.pop(each) for each in _fields(name)}
-    member = cls(**given) if given else object.__new__(cls)
-    if hasattr(cls, "__setstate__") and not isinstance(member, BaseEstimator):
-        member.__setstate__(state)
-    else:
-        vars(member).update(state)
-    return member
-
-
 @cache
-def _attributes(name: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Attributes that an object always has, has after ``fit``, and may have; with their types."""
-    cls: Any = registry.class_of(name)
-    if name in _PLAIN:
-        optional = {each[:-1]: hint for each, hint in _PLAIN[name].items() if each[-1] == "?"}
-        return {each: hint for each, hint in _PLAIN[name].items() if each[-1] != "?"}, {}, optional
+def _layout(declaration: Declaration) -> _Layout:
+    cls = declaration.cls
     if issubclass(cls, BaseEstimator):
-        parameters = dict.fromkeys(cls._get_param_names(), Any)
-        fitted, besides = ({each: _FITTED[each] for each in part} for part in registry.fitted_attributes(name))
-        return parameters, fitted, besides
-    hints = get_type_hints(cls)
-    if issubclass(cls, tuple):
-        return hints, {}, {}
-    kept = _cached_properties(name) & set(_CACHES)
-    caches = {each: get_type_hints(inspect.getattr_static(cls, each).func)["return"] for each in kept}
-    return {each: hints[each] for each in _fields(name)}, {}, caches
+        return _layout_of_estimator(cls)
+    hints = get_type_hints(cls, include_extras=True)
+    names = [field.name for field in fields(cls)] if is_dataclass(cls) else list(cls.__annotations__)
+    given = {name: hints[name] for name in names if get_origin(hints[name]) is not ClassVar}
+    members = {name: inspect.getattr_static(cls, name) for name in declaration.also}
+    caches = {name: _returned(each.func) for name, each in members.items() if isinstance(each, cached_property)}
+    properties = {name: _returned(each.fget) for name, each in members.items() if isinstance(each, property)}
+    return _Layout(given | properties, {}, caches)
 
 
-@cache
-def _fields(name: str) -> tuple[str, ...]:
-    """Fields of a dataclass, none if it is something else."""
-    cls: Any = registry.class_of(name)
-    return tuple(field.name for field in fields(cls)) if is_dataclass(cls) else ()
+def _layout_of_estimator(cls: Any) -> _Layout:
+    """Parameters, which may be anything; and, if it can be fitted, what it annotates, and scikit-learn's own."""
+    parameters = dict.fromkeys(cls._get_param_names(), Any)
+    if not hasattr(cls, "fit"):
+        return _Layout(parameters, {}, {})
+    hints = {name: hint for name, hint in get_type_hints(cls, include_extras=True).items() if name not in parameters}
+    hints = {name: hint for name, hint in hints.items() if get_origin(hint) is not ClassVar}
+    sometimes = {name: get_args(hint)[0] for name, hint in hints.items() if SOMETIMES in get_args(hint)[1:]}
+    fitted = {name: hint for name, hint in hints.items() if name not in sometimes}
+    conventions = {"n_features_in_": int} | ({"classes_": AnyArray} if issubclass(cls, ClassifierMixin) else {})
+    return _Layout(parameters, conventions | fitted, {"feature_names_in_": AnyArray} | sometimes)
 
 
-@cache
-def _cached_properties(name: str) -> set[str]:
-    bases = registry.class_of(name).__mro__
-    return {each for base in bases for each, member in vars(base).items() if isinstance(member, cached_property)}
+def _returned(function: Any) -> Any:
+    return get_type_hints(function)["return"]
 
 
-def _fits(value: Any, hint: Any) -> bool:  # noqa: PLR0911  one line per kind of type
+# ------------------------------------------------------------------------------------------------------ types
+
+
+def _fits(value: Any, hint: Any) -> bool:
     """Whether a value is of a declared type."""
     if hint is Any:
         return True
     if hint is None or hint is NoneType:
         return value is None
-    if isinstance(hint, str):
-        return hint in (registry.name_of(type(value)), registry.name_of_function(value))
-    if isinstance(hint, tuple):
-        return any(_fits(value, each) for each in hint)
     if get_origin(hint) is not None:
         return _fits_generic(value, get_origin(hint), get_args(hint))
     if hint in (float, int):
-        kinds = (int, np.integer) if hint is int else (int, float, np.integer, np.floating)
-        return isinstance(value, kinds) and not isinstance(value, bool)
+        if isinstance(value, (int, np.integer)):  # and such as compiled code can take
+            return not isinstance(value, bool) and abs(int(value)) < _LARGEST_INT
+        return hint is float and isinstance(value, (float, np.floating))
     return isinstance(value, (bool, np.bool_) if hint is bool else hint)
 
 
-def _fits_generic(value: Any, origin: Any, given: tuple[Any, ...]) -> bool:
+def _fits_generic(value: Any, origin: Any, given: tuple[Any, ...]) -> bool:  # noqa: PLR0911  one line per kind of type
     if origin in (Union, UnionType):
         return any(_fits(value, each) for each in given)
+    if origin is Annotated:
+        return _fits(value, given[0])
     if origin is Literal:
         return isinstance(value, str) and value in given
     if origin is np.ndarray:  # numpy.ndarray[shape, numpy.dtype[number]]
@@ -282,5 +218,4 @@ def _described(value: Any) -> str:
 
 
 def _expected(hint: Any) -> str:
-    alternatives = hint if isinstance(hint, tuple) else (hint,)
-    return " or ".join(each.__name__ if inspect.isclass(each) else str(each) for each in alternatives)
+    return hint.__name__ if inspect.isclass(hint) else re.sub(r"\w+\.", "", str(hint))

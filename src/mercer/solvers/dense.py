@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import lapack, solve_triangular
 
+from mercer._stored import stored
+from mercer._stored.checks import check_lower
 from mercer._typing import FloatArray, IntArray
 from mercer.exceptions import JitterWarning, NotPositiveDefiniteError
 from mercer.solvers.blas import whiten
@@ -19,6 +21,7 @@ _BLOCK = 512
 _SEMIDEFINITE = 1e-5  # a remainder larger than this share of the diagonal is no rounding, not of float32 either
 
 
+@stored
 @dataclass(frozen=True)
 class CholeskyFactor:
     """H + jitter·I = LLᵀ.
@@ -33,6 +36,10 @@ class CholeskyFactor:
 
     lower: FloatArray
     jitter: float = 0.0
+
+    def check_stored(self) -> None:
+        """Refuse a factor that LAPACK cannot take."""
+        check_lower(self.lower, len(self.lower), "a factor")
 
     def solve(self, right: FloatArray) -> FloatArray:
         """H⁻¹ right."""

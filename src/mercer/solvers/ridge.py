@@ -23,6 +23,8 @@ import numpy as np
 from scipy.linalg import eigh, lapack
 from scipy.optimize import brentq, minimize_scalar
 
+from mercer._stored import stored
+from mercer._stored.checks import check_columns, check_shape, need
 from mercer._typing import FloatArray
 
 __all__ = ["RidgePath", "RidgeProblem", "RidgeSolution"]
@@ -34,6 +36,7 @@ _TIE = 1 + 1e-6  # scores within this factor are equal
 _WORST = 1e150  # stands for infinity, with which minimisers do not work
 
 
+@stored
 @dataclass(frozen=True)
 class RidgeSolution:
     """Weights on the features, and what the variance needs.
@@ -48,6 +51,14 @@ class RidgeSolution:
     constant: float
     noise: float
     has_intercept: bool
+
+    def check_stored(self) -> None:
+        """Refuse parts of different sizes."""
+        r = len(self.mean)
+        check_columns(self.weights, r, "weights")
+        check_shape(self.mean, (r,), "means of features")
+        check_shape(self.intercept, (self.weights.shape[1],), "the intercept")
+        need(self.root.ndim == 2 and self.root.shape[1] == r, "the root of a solution does not fit its weights.")
 
     def shifted_intercept(self, target_shift: FloatArray) -> FloatArray:
         """Intercept for targets from which a shift was taken before they were summed."""

@@ -31,6 +31,8 @@ from scipy.sparse import csc_array, csc_matrix, csr_array
 from scipy.sparse.linalg import splu
 
 from mercer._jit import jit, jit_inner
+from mercer._stored import stored
+from mercer._stored.checks import check_index, check_permutation, check_shape, check_unit_lower, need
 from mercer._typing import FloatArray, IntArray
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.solvers.sparse_symbolic import (
@@ -49,6 +51,7 @@ __all__ = ["SparseFactor", "solve_lower", "solve_upper", "sparse_cholesky"]
 _WIDTH = 4  # rows that half_norms solves for at once: they share the reading of L
 
 
+@stored
 @dataclass(frozen=True)
 class SparseFactor:
     """PHPᵀ = LDLᵀ, with L sparse.
@@ -72,6 +75,15 @@ class SparseFactor:
     order: IntArray
     parent: IntArray
     fill_in: float
+
+    def check_stored(self) -> None:
+        """Refuse what compiled loops cannot walk along."""
+        n = len(self.pivots)
+        check_unit_lower(self.lower, self.pivots)
+        check_permutation(self.order, n, "the order of a factor")
+        check_shape(self.parent, (n,), "the tree of a factor")
+        check_index(self.parent, n, "the tree of a factor", least=-1)
+        need(np.all((self.parent == -1) | (self.parent > np.arange(n))), "the tree of a factor has a cycle.")
 
     @property
     def nnz(self) -> int:

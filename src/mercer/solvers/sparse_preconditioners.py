@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import csc_array, csr_array
 
 from mercer._jit import jit, jit_inner
+from mercer._stored import stored
+from mercer._stored.checks import check_unit_lower
 from mercer._typing import FloatArray, IntArray
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.solvers.sparse_cholesky import solve_lower, solve_upper
@@ -26,6 +28,7 @@ _FIRST_SHIFT = 1e-3  # share of the diagonal that is added when the factorisatio
 _LEAST_PIVOT = 1.5e-8
 
 
+@stored
 @dataclass(frozen=True)
 class Jacobi:
     """Division by the diagonal: n operations for each column.
@@ -47,6 +50,7 @@ class Jacobi:
         return np.asarray(right / self.diagonal[:, np.newaxis])
 
 
+@stored
 class Incomplete:
     r"""The inverse of an incomplete Cholesky factorisation without fill, IC(0), of the matrix with a shifted diagonal.
 
@@ -77,6 +81,10 @@ class Incomplete:
         τ.
     """
 
+    lower: csc_array
+    pivots: FloatArray
+    shift: float
+
     def __init__(self, matrix: csr_array, drop_tol: float = 1e-3) -> None:
         diagonal = np.asarray(matrix.diagonal(), dtype=np.float64)
         _check_diagonal(diagonal)
@@ -90,6 +98,10 @@ class Incomplete:
         ):
             self.shift = 2 * self.shift or _FIRST_SHIFT
         self.lower = lower.tocsc()  # sorted, in linear time
+
+    def check_stored(self) -> None:
+        """Refuse what compiled loops cannot walk along."""
+        check_unit_lower(self.lower, self.pivots)
 
     @property
     def nnz(self) -> int:

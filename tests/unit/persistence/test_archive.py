@@ -21,11 +21,12 @@ from sklearn.svm import SVR
 
 import mercer
 from mercer import CommitteeRegressor, CompactRegressor, ExactRegressor, NystromRegressor, OnlineRegressor
+from mercer._stored import declaration_named, declaration_of
 from mercer.basis import Basis, BasisStrategy, Distribution
 from mercer.engine import ArrayRows
 from mercer.exceptions import ArchiveError
 from mercer.kernels import Function, Gaussian, Linear, Wendland
-from mercer.persistence import container, registry
+from mercer.persistence import container
 from mercer.persistence.archive import load, save
 from tests.archives import HEADER, assert_alike, find, loaded, saved, taken_apart
 
@@ -390,16 +391,13 @@ def test_rows_that_a_committee_keeps_must_be_arrays(rows):
     np.testing.assert_array_equal(loaded(saved(model)).predict(X), model.predict(X))
 
 
-# -------------------------------------------------------------------------------------------------- the registry
+# ------------------------------------------------------------------------------------------------ declarations
 
 
-def test_every_name_of_the_registry_is_a_class_of_ours():
-    for name in registry.names():
-        cls = registry.class_of(name)
-        assert cls.__module__.startswith("mercer.")
-        assert registry.name_of(cls) == name
-    assert registry.class_of("os.system") is None
-    assert registry.class_of("Function") is None
+def test_only_what_was_declared_has_a_name():
+    assert declaration_named("NystromRegressor").cls is NystromRegressor
+    for name in ("os.system", "Function", "mercer.kernels.Gaussian", "", "Subclass"):
+        assert declaration_named(name) is None
 
 
 def test_every_public_class_can_be_saved():
@@ -409,7 +407,7 @@ def test_every_public_class_can_be_saved():
     strategies = [getattr(mercer.basis, name) for name in mercer.basis.__all__]
     for cls in (each for each in [*public, *kernels, *strategies] if hasattr(each, "get_params")):
         abstract = getattr(cls, "__abstractmethods__", None)
-        assert abstract or cls is Function or registry.is_model(str(registry.name_of(cls))), cls
+        assert abstract or cls is Function or declaration_of(cls).alone, cls
 
 
 def test_deep_kernels():

@@ -140,7 +140,7 @@ def test_directories_that_lie(data, which):
     refused(_patched(data, CENTRAL, 16, "<I", 0, which), "the file")  # CRC
     refused(_patched(data, CENTRAL, 20, "<I", 10, which), "has two sizes")
     refused(_patched(data, CENTRAL, 24, "<I", 10, which), "has two sizes")
-    refused(_patched(data, CENTRAL, 42, "<I", 7, which), "not a mercer archive, or damaged")  # where it begins
+    refused(_patched(data, CENTRAL, 42, "<I", 7, which), "bytes in it that belong to no member")  # where it begins
     longer = _patched(_patched(data, CENTRAL, 20, "<I", 2**31, which), CENTRAL, 24, "<I", 2**31, which)
     refused(longer, "do not fit a file of")
 
@@ -169,8 +169,12 @@ def _offset(data, which):
     [
         ({"format": "other"}, "not that of a mercer archive"),
         (
-            {"version": 2},
-            r"version 2 of the format, and this mercer reads 1: it was written by mercer .*Upgrade mercer",
+            {"version": 3},
+            r"it was written by mercer 0\..* in version 3 of the format, and this mercer reads 2: upgrade mercer",
+        ),
+        (
+            {"version": 1},
+            r"written by mercer 0\..* in version 1 of the format, and this mercer reads 2: load it with the mercer",
         ),
         ({"version": 0}, "the format has no version"),
         ({"version": "1"}, "the format has no version"),

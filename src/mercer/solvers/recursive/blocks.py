@@ -21,6 +21,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy.linalg import solve_triangular
 
+from mercer._stored import stored
+from mercer._stored.checks import check_columns, check_finite, check_index, check_square, need
 from mercer._typing import FloatArray, IntArray
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.solvers.blas import mirror
@@ -75,14 +77,27 @@ def block_rows(n_functions: int, forgetting: float = 1.0) -> int:
     return rows if forgetting == 1.0 else max(1, min(rows, int(np.log(_LEAST_LEFT) / np.log(forgetting))))
 
 
+@stored(also=("P_inverse", "K_inverse", "gram"))
 class BlockRecursion:
     """The recursion on blocks; see ``ReferenceRecursion`` for the parameters and attributes."""
+
+    rules: Rules
+    coefficients: FloatArray
+    births: IntArray
+    cost: float
+    hidden_cost: float
+    n_seen: int
+    n_grown: int
+    n_pruned: int
+    n_refreshed: int
+    n_changed: int
+    drift: float
 
     def __init__(self, rules: Rules, n_outputs: int = 1) -> None:
         self.rules = rules
         self._matrices = Matrices(*(np.empty((0, 0)) for _ in range(3)))
-        self.coefficients: FloatArray = np.empty((0, n_outputs))
-        self.births: IntArray = np.empty(0, dtype=np.intp)
+        self.coefficients = np.empty((0, n_outputs))
+        self.births = np.empty(0, dtype=np.intp)
         self.cost = self.hidden_cost = 0.0
         self.n_seen = self.n_grown = self.n_pruned = 0
         self.n_refreshed = self.n_changed = 0
@@ -316,6 +331,21 @@ class BlockRecursion:
         for mine, theirs in zip(self._matrices, other._matrices, strict=True):
             theirs[:m, :m] = mine[:m, :m]  # and room for more, with whatever is there
         return other
+
+    def check_stored(self) -> None:
+        """Refuse matrices and counts that do not fit each other, or the rules."""
+        m, rules = len(self.births), self.rules
+        fixed = int(rules.intercept and self.n_seen > 0)
+        check_square(self.P_inverse, m, "P_inverse", order="C")
+        check_square(self.K_inverse, m, "K_inverse", order="C")
+        check_square(self.gram, m, "the kernel matrix of the dictionary", order="C")
+        check_columns(self.coefficients, m, "coefficients of a recursion")
+        for name in ("P_inverse", "K_inverse", "gram", "coefficients"):  # whose least entries are looked for
+            check_finite(getattr(self, name), f"{name} of a recursion")
+        need(rules.hidden < self.coefficients.shape[1], "all outputs of a recursion are hidden.")
+        need(fixed <= m <= rules.max_basis + fixed, "a recursion has more functions than its rules allow.")
+        need(self.n_seen >= 0, "a recursion has seen fewer than no rows.")
+        check_index(self.births, max(int(self.n_seen), 1), "births", least=-1)
 
     def __getstate__(self) -> dict[str, Any]:
         """All but room and memory to work in."""

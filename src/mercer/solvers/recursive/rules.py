@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mercer._stored import stored
+from mercer._stored.checks import need
 from mercer._typing import FloatArray, IntArray
 
 __all__ = ["LEAST_NOVELTY", "TIE", "Rules", "weakest"]
@@ -17,6 +19,7 @@ TIE = 1e-9
 LEAST_NOVELTY = 1e-5
 
 
+@stored
 @dataclass(frozen=True)
 class Rules:
     """Parameters of the recursion.
@@ -53,6 +56,12 @@ class Rules:
         if self.intercept and self.forgetting < 1.0:
             msg = "forgetting goes back to the prior, and an intercept has none: leave one of them out."
             raise ValueError(msg)
+
+    def check_stored(self) -> None:
+        """Refuse numbers that are out of range."""
+        good = self.noise > 0 and self.max_basis >= 1 and 0 < self.forgetting <= 1 and self.hidden >= 0
+        good = good and self.novelty_tol >= 0 and (self.gain_tol is None or self.gain_tol >= 0)
+        need(good and np.isfinite(self.noise), "the rules of a recursion are out of range.")
 
     def scored(self, values: FloatArray) -> FloatArray:
         """Those of the outputs, along the last axis, that count."""

@@ -1,0 +1,113 @@
+"""Which classes an archive may hold, and what of them: declared by the classes themselves.
+
+A class that can be part of a saved model says so beside its fields::
+
+    @stored
+    @dataclass(frozen=True)
+    class Jacobi:
+        diagonal: FloatArray
+
+==================  ===============================================================================================
+kind of class       what is stored
+==================  ===============================================================================================
+dataclass           its fields, of the types that it annotates; so for named tuples
+estimator, kernel   its parameters and, of a fitted one, what the class and its bases annotate (``ClassVar`` apart)
+any other class     what the body of the class itself annotates
+==================  ===============================================================================================
+
+``also`` names properties that are stored besides. A cached one is stored where computing it again would round
+differently on another machine; everything else that can be computed is not stored. An annotation ``Sometimes[...]``
+marks what not every object has.
+
+Two methods complete the declaration, where they are needed. ``check_stored`` raises ``ArchiveError`` unless shapes,
+lengths and indices fit together (see ``mercer._stored.checks``): compiled loops and BLAS take these numbers at their
+word. It is called before an object is saved and after its stored attributes are set; ``rebuild_stored`` follows, and
+sets what is computed from them.
+
+A file names a class by its short name, which is looked up among the classes declared here and nowhere else. A name
+that is not known yet makes ``mercer`` import all of its public names, whatever the name is: so a file cannot choose
+what is imported. This module imports nothing, as it is loaded with the package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar, overload
+
+__all__ = ["SOMETIMES", "Declaration", "Sometimes", "declaration_named", "declaration_of", "import_with", "stored"]
+
+_Class = TypeVar("_Class", bound=type[Any])
+_Value = TypeVar("_Value")
+
+SOMETIMES = "stored where an object has it"
+Sometimes: TypeAlias = Annotated[_Value, SOMETIMES]
+
+
+class Declaration(NamedTuple):
+    """What a class has declared.
+
+    Attributes
+    ----------
+    cls : type
+    name : str
+        By which files call it. It stays the same, wherever the class moves.
+    also : tuple of str
+        Properties that are stored besides.
+    alone : bool
+        Whether an archive may hold an object of this class and nothing else, as it may for all that has parameters.
+    """
+
+    cls: type[Any]
+    name: str
+    also: tuple[str, ...]
+    alone: bool
+
+
+_BY_NAME: dict[str, Declaration] = {}
+_BY_CLASS: dict[type[Any], Declaration] = {}
+_IMPORTS: list[Callable[[], None]] = []
+
+
+@overload
+def stored(cls: _Class, /) -> _Class: ...
+@overload
+def stored(
+    *, name: str | None = None, also: tuple[str, ...] = (), alone: bool = False
+) -> Callable[[_Class], _Class]: ...
+def stored(
+    cls: _Class | None = None, /, *, name: str | None = None, also: tuple[str, ...] = (), alone: bool = False
+) -> _Class | Callable[[_Class], _Class]:
+    """Declare that objects of this very class, and not of its subclasses, can be in an archive."""
+
+    def declare(cls: _Class) -> _Class:
+        given = Declaration(cls, name or cls.__name__, also, alone or hasattr(cls, "get_params"))
+        known = _BY_NAME.get(given.name)
+        if known is not None and _home(known.cls) != _home(cls):
+            msg = f"two classes would be stored as {given.name!r}, {_home(known.cls)} and {_home(cls)}: give a name."
+            raise TypeError(msg)
+        _BY_NAME[given.name] = _BY_CLASS[cls] = given
+        return cls
+
+    return declare if cls is None else declare(cls)
+
+
+def import_with(import_all: Callable[[], None]) -> None:
+    """Say how all public classes are imported, for when a file has one that is not known."""
+    _IMPORTS.append(import_all)
+
+
+def declaration_of(cls: type[Any]) -> Declaration | None:
+    """What a class has declared, or None."""
+    return _BY_CLASS.get(cls)
+
+
+def declaration_named(name: str) -> Declaration | None:
+    """What the class of that name has declared, or None if there is none."""
+    if name not in _BY_NAME:
+        for import_all in _IMPORTS:
+            import_all()
+    return _BY_NAME.get(name)
+
+
+def _home(cls: type[Any]) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"

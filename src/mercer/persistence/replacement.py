@@ -1,0 +1,150 @@
+"""A file that takes another one's place as a whole: whoever reads the path finds the old file or the new one.
+
+The new file is written without a name where the system has such files (Linux, on most file systems), so that nothing
+is left of it if the process is killed; it has a name only between two system calls at the end. Elsewhere it has a
+hidden name beside the path from the start, and is locked while it is written: those that a killed process has left,
+which nobody locks, are removed by the next writer.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from mercer.exceptions import ArchiveError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["replacement"]
+
+_DESCRIPTORS = "/proc/self/fd"  # where a file without a name can be given one
+_PREFIX, _SUFFIX = ".mercer-", ".tmp"
+_ABANDONED = 3600.0  # seconds without a write: locks of other machines may not be seen on a shared disk
+
+
+@contextmanager
+def replacement(path: Path) -> Iterator[IO[bytes]]:
+    """A new file, which takes the place of the path when all is written and on the disk, and else vanishes."""
+    path = path.resolve()  # of a symbolic link, the file it points to is replaced
+    mode = _mode_of(path)
+    temporary = path.with_name(f"{_PREFIX}{secrets.token_hex(8)}{_SUFFIX}")
+    descriptor = _unnamed(path.parent, mode)
+    named = descriptor is None
+    if descriptor is None:
+        _remove_abandoned(path.parent)
+        descriptor = _named(temporary, mode)
+    try:
+        with os.fdopen(descriptor, "w+b") as file:
+            if mode is not None and hasattr(os, "fchmod"):  # the mask of this process may have taken some away
+                os.fchmod(file.fileno(), mode)
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            if not named:
+                _give_name(file, temporary, mode)
+            elif fcntl is None:  # Windows does not rename what is open
+                file.close()
+            temporary.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+    _sync_directory(path.parent)
+
+
+def _mode_of(path: Path) -> int | None:
+    """Permissions of the file that is to be replaced, None if there is none; those that cannot be are refused."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    if stat.S_ISDIR(found.st_mode):
+        msg = f"{path} is a directory; give the name of a file."
+        raise IsADirectoryError(msg)
+    if not stat.S_ISREG(found.st_mode):
+        msg = f"{path} is a device or a pipe, which is not to be replaced: open it, and give the file object."
+        raise ArchiveError(msg)
+    return found.st_mode & 0o777
+
+
+def _unnamed(folder: Path, mode: int | None) -> int | None:
+    """A file without a name, or None where there are none."""
+    if not hasattr(os, "O_TMPFILE") or not Path(_DESCRIPTORS).is_dir():
+        return None
+    try:
+        return os.open(folder, os.O_TMPFILE | os.O_RDWR, 0o666 if mode is None else mode)
+    except OSError:  # of this file system; or of the folder, as the other way will tell
+        return None
+
+
+def _named(temporary: Path, mode: int | None) -> int:
+    # Not tempfile: a new file is to have the permissions that files of this user have.
+    flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(temporary, flags, 0o666 if mode is None else mode)
+    _lock(descriptor)
+    return descriptor
+
+
+def _give_name(file: IO[bytes], temporary: Path, mode: int | None) -> None:
+    """Link the file into its folder, or copy it there where that is not allowed."""
+    try:
+        # With a directory, even one that is not looked at, the link that /proc has is followed.
+        os.link(f"{_DESCRIPTORS}/{file.fileno()}", temporary, src_dir_fd=file.fileno(), follow_symlinks=True)
+    except OSError:
+        file.seek(0)
+        with os.fdopen(_named(temporary, mode), "w+b") as copy:
+            shutil.copyfileobj(file, copy)
+            copy.flush()
+            os.fsync(copy.fileno())
+        if mode is not None:
+            temporary.chmod(mode)
+
+
+def _lock(descriptor: int) -> bool:
+    """Whether nobody else had locked the file, and it is locked now, until it is closed."""
+    if fcntl is None:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # locked by another, or there are no locks
+        return False
+    return True
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove what killed processes have left: files of our names that nobody locks, nor has written to for long."""
+    with suppress(OSError):
+        for left in folder.glob(f"{_PREFIX}{'[0-9a-f]' * 16}{_SUFFIX}"):
+            with suppress(OSError):
+                _remove_if_abandoned(left)
+
+
+def _remove_if_abandoned(left: Path) -> None:
+    descriptor = os.open(left, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    try:
+        found = os.fstat(descriptor)
+        old = stat.S_ISREG(found.st_mode) and time.time() - found.st_mtime > _ABANDONED
+        if old and _lock(descriptor):
+            left.unlink()  # by its name, which no other file ever has
+    finally:
+        os.close(descriptor)
+
+
+def _sync_directory(directory: Path) -> None:
+    """Have the new name on the disk, too, where a directory can be opened for that."""
+    with suppress(OSError):
+        descriptor = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
