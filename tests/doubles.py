@@ -15,9 +15,9 @@ TAKERS = (
     "mercer.basis",
     "mercer.estimators.shell",
     "mercer.estimators.exact_machine",
-    "mercer.estimators.partition",  # samples for k-means
+    "mercer.methods.partition",  # samples for k-means
     "mercer.estimators.reduced_rank_regressor",  # its model is made of all rows
-    "mercer.estimators.transduction",  # queries, a batch at a time
+    "mercer.methods.transduction",  # queries, a batch at a time
 )
 
 

@@ -6,10 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
+from mercer._stored import stored
+from mercer._stored.checks import check_columns, check_finite, check_shape, need
 from mercer._typing import AnyArray, FloatArray, IntArray
 from mercer.engine.rows import Rows, as_rows
 from mercer.engine.tile import Scratch, Tile
@@ -25,13 +27,15 @@ _PARTITION_ROWS, _FEWEST_ROWS = 8192, 256
 _FEWEST_PARTITIONS, _MOST_PARTITIONS = 8, 64
 
 
-class Coding(Protocol):
+class Coding(ABC):
     """How class codes become targets."""
 
     @property
+    @abstractmethod
     def n_columns(self) -> int:
-        """P."""
+        """Number of targets, p."""
 
+    @abstractmethod
     def columns(self, codes: IntArray) -> FloatArray:
         """Targets (T, p) of rows with these codes."""
 
@@ -87,6 +91,7 @@ class Table(ABC):
         return chain.from_iterable(part.tiles(size, scratch) for part in self.parts())
 
 
+@stored
 @dataclass(frozen=True, eq=False)
 class ArrayTable(Table):
     """Rows from any source, with targets and weights that are arrays.
@@ -108,6 +113,17 @@ class ArrayTable(Table):
     weights: FloatArray | None = None
     coding: Coding | None = None
     shift: FloatArray | None = None
+
+    def check_stored(self) -> None:
+        """Refuse targets and weights of other rows."""
+        n_rows = self.rows.n_rows
+        need(self.coding is None, "kept targets are class codes.")
+        if self.labels is not None:
+            check_columns(self.labels, n_rows, "kept targets")
+            check_finite(self.labels, "kept targets")
+        if self.weights is not None:
+            check_shape(self.weights, (n_rows,), "kept weights")
+        need(self.shift is None or self.shift.shape == (self.n_outputs,), "kept targets have another shift.")
 
     @property
     def n_rows(self) -> int:  # type: ignore[override]

@@ -43,10 +43,10 @@ class Labels:
             self.outputs = OneVsRest.from_labels(labels)
         return self.outputs.codes(labels)
 
-    def __call__(self, y: Any, n_rows: int) -> tuple[FloatArray, bool]:
-        """Columns of ±1, shape (n, outputs); labels always have one dimension."""
+    def __call__(self, y: Any, n_rows: int) -> tuple[IntArray, OneVsRest]:
+        """Codes (n,), and what makes columns of ±1 of them, for ``read_table``."""
         codes = self.codes(y, n_rows)
-        return OneVsRest(self.classes).columns(codes), True
+        return codes, OneVsRest(self.classes)
 
 
 class KernelClassifier(ClassifierMixin):

@@ -14,23 +14,15 @@ from mercer._stored import stored
 from mercer._stored.checks import check_estimator, need
 from mercer._typing import FloatArray, IntArray, RandomState
 from mercer._validation import Integral, Interval, Real, check_is_fitted, check_random_state
-from mercer.engine import ConditionalStatistics, Rows
-from mercer.estimators.committee_summary import Batch, CommitteeSummary
-from mercer.estimators.frame import Frame
+from mercer.engine import ArrayTable, ConditionalStatistics, Rows
 from mercer.estimators.on_basis import BASIS_CONSTRAINTS, OnBasis, check_mergeable, check_same_frame, check_same_outputs
-from mercer.estimators.partition import block_labels, make_blocks
-from mercer.estimators.regression import KernelRegressor
-from mercer.estimators.shell import (
-    Data,
-    all_or_nothing,
-    check_one_spread,
-    encode_targets,
-    make_executor,
-    read_data,
-    read_rows,
-)
-from mercer.estimators.transduction import transduce
+from mercer.estimators.regression import KernelRegressor, Targets
+from mercer.estimators.shell import all_or_nothing, check_one_spread, make_executor, read_rows, read_table
 from mercer.exceptions import JitterWarning
+from mercer.methods.committee import Batch, CommitteeSummary
+from mercer.methods.frame import Frame
+from mercer.methods.partition import block_labels, make_blocks
+from mercer.methods.transduction import transduce
 from mercer.model import KernelExpansion
 
 __all__ = ["CommitteeRegressor"]
@@ -150,8 +142,8 @@ class CommitteeRegressor(KernelRegressor, OnBasis, BaseEstimator):
         n_outputs, n_features = len(self._summary.target_shift), self._frame.basis.points.shape[1]
         check_estimator(self, n_outputs=n_outputs, n_features=n_features, flat=self._flat)
         for batch in self._batches:
-            need(batch.data.rows.n_features == n_features, "a committee keeps rows of other features.")
-            need(batch.data.targets.shape[1] == n_outputs, "a committee keeps other targets.")
+            need(batch.table.n_features == n_features, "a committee keeps rows of other features.")
+            need(batch.table.n_outputs == n_outputs, "a committee keeps other targets.")
 
     def __init__(
         self,
@@ -184,9 +176,11 @@ class CommitteeRegressor(KernelRegressor, OnBasis, BaseEstimator):
         """Fit to rows X (n, d) and targets y (n,) or (n, p); a weight ω divides the noise of its row."""
         self._validate_params()
         with all_or_nothing(self):
-            data = read_data(self, X, y, sample_weight, encode=encode_targets, reset=True)
-            self._start(data)
-            self._add(data)
+            targets = Targets()
+            table = read_table(self, X, y, sample_weight, encode=targets, reset=True)
+            self._start(table)
+            self._add(table)
+            self._flat = targets.flat
             _ = self.expansion_  # what cannot be solved is refused here, not when it is first used
         return self
 
@@ -197,12 +191,13 @@ class CommitteeRegressor(KernelRegressor, OnBasis, BaseEstimator):
         """
         self._validate_params()
         with all_or_nothing(self):
-            first = not hasattr(self, "_summary")
-            data = read_data(self, X, y, sample_weight, encode=encode_targets, reset=first)
+            first, targets = not hasattr(self, "_summary"), Targets()
+            table = read_table(self, X, y, sample_weight, encode=targets, reset=first)
             if first:
-                self._start(data)
-            self._check_outputs(data, len(self._summary.target_shift))
-            self._add(data)
+                self._start(table)
+                self._flat = targets.flat
+            self._check_outputs(table, targets, len(self._summary.target_shift))
+            self._add(table)
         return self
 
     def merge(self, other: Self) -> Self:
@@ -297,25 +292,25 @@ class CommitteeRegressor(KernelRegressor, OnBasis, BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_summary")
 
-    def _start(self, data: Data) -> None:
-        frame = self._choose_frame(data, _DTYPE, steady=True)
-        self._summary = CommitteeSummary.start(frame, data, intercept=bool(self.intercept))
-        self._batches, self.labels_, self._flat = (), np.empty(0, dtype=np.intp), data.flat
+    def _start(self, table: ArrayTable) -> None:
+        frame = self._choose_frame(table, _DTYPE, steady=True)
+        self._summary = CommitteeSummary.start(frame, table, intercept=bool(self.intercept))
+        self._batches, self.labels_ = (), np.empty(0, dtype=np.intp)
 
-    def _add(self, data: Data) -> None:
+    def _add(self, table: ArrayTable) -> None:
         threads = make_executor(self)
         blocks = make_blocks(
-            self.partition, int(self.block_size), data, self.kernel_,
+            self.partition, int(self.block_size), table, self.kernel_,
             noise=float(self.noise), random_state=check_random_state(self.random_state), executor=threads,
         )  # fmt: skip
-        batch = Batch(data, blocks, float(self.noise))
+        batch = Batch(table, blocks, float(self.noise))
         new = replace(self._summary, intercept=bool(self.intercept)).plus(batch, threads)
         if new.statistics.n_singular > self._summary.statistics.n_singular:
             _warn_of_jitter([new.statistics])
         elif new.is_drowned(batch.noise):
             _warn_of_noise(batch.noise)
         self._summary = new
-        self.labels_ = _joined(self.labels_, block_labels(blocks, data, batch.noise))
+        self.labels_ = _joined(self.labels_, block_labels(blocks, table, batch.noise))
         self._batches = (*self._batches, batch) if self.keep_rows else ()
 
     def _transduce(
@@ -340,7 +335,7 @@ class CommitteeRegressor(KernelRegressor, OnBasis, BaseEstimator):
         if batch_size is not None and not (isinstance(batch_size, Integral) and batch_size >= 1):
             msg = f"batch_size must be None or a whole number of at least 1, got {batch_size!r}."
             raise ValueError(msg)
-        if sum(batch.data.rows.n_rows for batch in self._batches) < self.n_seen_:
+        if sum(batch.table.n_rows for batch in self._batches) < self.n_seen_:
             msg = "transduce=True needs the training rows, which were not kept: fit with keep_rows=True."
             raise ValueError(msg)
 

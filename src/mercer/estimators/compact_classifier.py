@@ -9,7 +9,7 @@ from mercer._typing import FloatArray
 from mercer.engine import Rows
 from mercer.estimators.classification import KernelClassifier
 from mercer.estimators.compact_machine import CompactMachine
-from mercer.estimators.shell import all_or_nothing, read_data
+from mercer.estimators.shell import all_or_nothing, read_table
 
 __all__ = ["CompactClassifier"]
 
@@ -76,7 +76,7 @@ class CompactClassifier(KernelClassifier, CompactMachine):
         self._validate_params()
         with all_or_nothing(self):
             encode = self._labels()
-            self._fit(read_data(self, X, y, sample_weight, encode=encode, reset=True))
+            self._fit(read_table(self, X, y, sample_weight, encode=encode, reset=True))
             self.classes_ = encode.classes
         return self
 

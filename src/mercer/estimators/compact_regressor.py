@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
 
 from mercer._stored import stored
 from mercer._stored.checks import need
-from mercer._typing import AnyArray, FloatArray, RandomState
+from mercer._typing import FloatArray, RandomState
 from mercer._validation import check_is_fitted, check_random_state
-from mercer.engine import ArrayTable, Executor, RowPass, Rows, Sequence, SparseKernel, Tile
+from mercer.engine import Rows
 from mercer.estimators.compact_machine import CompactMachine
-from mercer.estimators.compact_system import CompactSystem
-from mercer.estimators.regression import KernelRegressor
-from mercer.estimators.shell import all_or_nothing, encode_targets, make_executor, read_data
-from mercer.exceptions import NotPositiveDefiniteError
-from mercer.solvers.sparse_cholesky import SparseFactor
+from mercer.estimators.regression import KernelRegressor, Targets
+from mercer.estimators.shell import all_or_nothing, make_executor, read_table
+from mercer.methods.compact_system import CompactSystem
+from mercer.methods.compact_variance import CompactVariance
+from mercer.methods.robust_weights import hampel_weights
 
 __all__ = ["CompactRegressor"]
-
-_HAMPEL = (2.5, 3.0)  # robust standard deviations: full weight up to the first, almost none from the second on
-_OUTLIER = 1e-4  # weight of outliers
-_NORMAL = 1.4826  # standard deviations of a normal law in a median absolute deviation
-_ROUNDING = 1e-9  # of k(x, x): variances so far below zero are zero
-_MOST_SLACK = 1e-3  # of k(x, x): the same for conjugate gradients of a large tolerance
-_TILE = 256  # rows whose variances a thread finds at a time
-_COLUMNS = 32  # right-hand sides of conjugate gradients at a time
 
 
 @stored
@@ -169,9 +159,10 @@ class CompactRegressor(KernelRegressor, CompactMachine):
         with all_or_nothing(self):
             if hasattr(self, "robust_weights_"):
                 del self.robust_weights_
-            data = read_data(self, X, y, sample_weight, encode=encode_targets, reset=True)
-            self._system = self._fit(data, hampel_weights if self.robust else None)
-            self._flat = data.flat
+            targets = Targets()
+            table = read_table(self, X, y, sample_weight, encode=targets, reset=True)
+            self._system = self._fit(table, hampel_weights if self.robust else None)
+            self._flat = targets.flat
         return self
 
     def log_determinant(self) -> tuple[float, float]:
@@ -183,112 +174,11 @@ class CompactRegressor(KernelRegressor, CompactMachine):
     def _evaluate_rows(self, rows: Rows) -> FloatArray:
         return self._sparse_values(rows)
 
+    def _variance(self) -> CompactVariance:
+        return CompactVariance(self.kernel_, self._sparse_kernel, self._system, self._eta)
+
     def _standard_deviations(self, rows: Rows) -> FloatArray:
-        system, threads = self._system, make_executor(self)
-        work: _Reduction
-        if system.factor is not None:
-            work = _ByFactor(self._sparse_kernel, self._eta, system.factor)
-            result = threads.map(work, ArrayTable(rows))
-        else:  # one tile after the other: the products themselves use all workers
-            work = _ByGradients(self._sparse_kernel, self._eta, system, threads)
-            result = Sequence().map(work, ArrayTable(rows))
-        return np.sqrt(self._not_negative(float(self.kernel_.amplitude) + result))
-
-    def _not_negative(self, variances: FloatArray) -> FloatArray:
-        """Refuse variances below zero by more than rounding, or what the tolerance of conjugate gradients allows."""
-        self._refuse_negative(float(np.min(variances, initial=0.0)), "a predictive variance")
-        return np.maximum(variances, 0.0)
-
-    def _refuse_negative(self, least: float, what: str) -> None:
-        tol = _ROUNDING if self.solver_ == "cholesky" else 10.0 * self._system.options.tol
-        if least < -min(max(_ROUNDING, tol), _MOST_SLACK) * float(self.kernel_.amplitude):
-            msg = (
-                f"{what} is {least:.3g}, below zero: the kernel is not positive definite on these rows and the "
-                "training rows together. Use a larger exponent or dimension of the kernel (None guarantees "
-                "definiteness), or predict without return_std and return_cov."
-            )
-            raise NotPositiveDefiniteError(msg)
+        return np.sqrt(self._variance().variances(rows, make_executor(self)))
 
     def _covariance(self, rows: Rows) -> FloatArray:
-        system, threads = self._system, make_executor(self)
-        block = rows.read(0, rows.n_rows).astype(np.float64)
-        values = self._sparse_kernel.cross(block)
-        result = self.kernel_(block) - values @ system.solve(_columns(values), threads)
-        if self._eta is not None:
-            residual = 1.0 - values @ self._eta
-            result += np.outer(residual, residual) / np.sum(self._eta)
-        result = (result + result.T) / 2
-        if len(result):
-            self._refuse_negative(float(np.linalg.eigvalsh(result)[0]) / len(result), "an eigenvalue of the covariance")
-        diagonal = np.einsum("ii->i", result)
-        diagonal[...] = self._not_negative(diagonal)
-        return np.asarray(result)
-
-
-@dataclass(frozen=True)
-class _Reduction(RowPass):
-    """What the data take from the prior variance, kᵀH⁻¹k, and what an intercept adds to it."""
-
-    kernel: SparseKernel
-    eta: FloatArray | None
-
-    name, shape = "rows", ()
-    width = 1024  # a solution for each row
-
-    def apply(self, tile: Tile, out: AnyArray) -> None:
-        values = self.kernel.cross(tile.rows)
-        out[...] = -self.quadratic(values)
-        if self.eta is not None:
-            out += (1.0 - values @ self.eta) ** 2 / np.sum(self.eta)
-
-    @abstractmethod
-    def quadratic(self, values: Any) -> FloatArray:
-        """kᵀH⁻¹k of sparse rows k (q, n)."""
-
-
-@dataclass(frozen=True)
-class _ByFactor(_Reduction):
-    factor: SparseFactor
-
-    rows_at_once = _TILE
-
-    def quadratic(self, values: Any) -> FloatArray:
-        return self.factor.half_norms(values)
-
-
-@dataclass(frozen=True)
-class _ByGradients(_Reduction):
-    system: CompactSystem
-    executor: Executor
-
-    rows_at_once = _COLUMNS
-
-    def quadratic(self, values: Any) -> FloatArray:
-        return np.asarray(values.multiply(self.system.solve(_columns(values), self.executor).T).sum(axis=1))
-
-
-def _columns(values: Any) -> FloatArray:
-    """Sparse rows as right-hand sides, in float64 as conjugate gradients need it."""
-    return np.asarray(values.T.toarray(), dtype=np.float64)
-
-
-def hampel_weights(residuals: FloatArray, weights: FloatArray) -> FloatArray:
-    """Weights of rows by their residuals (n, p): 1 up to 2.5 robust standard deviations, falling to 1e-4 at 3.
-
-    Of several outputs the one that is farthest out decides.
-    """
-    middle = [_median(column, weights) for column in residuals.T]
-    scale = [_NORMAL * _median(np.abs(column - m), weights) for column, m in zip(residuals.T, middle, strict=True)]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.where(np.array(scale) > 0, np.abs(residuals) / scale, 0.0)  # no spread: no outliers
-    first, last = _HAMPEL
-    worst = np.max(ratio, axis=1)
-    return np.asarray(np.clip((last - worst) / (last - first), _OUTLIER, 1.0))
-
-
-def _median(values: FloatArray, weights: FloatArray) -> float:
-    """Median of rows that count by their weights: a row of weight 2 is the row twice."""
-    order = np.argsort(values, kind="stable")
-    values, shares = values[order], np.cumsum(weights[order]) / np.sum(weights)
-    below, above = np.searchsorted(shares, [0.5 * (1.0 - _ROUNDING), 0.5 * (1.0 + _ROUNDING)])
-    return float(values[below] + values[min(int(above), len(values) - 1)]) / 2
+        return self._variance().covariance(rows, make_executor(self))

@@ -7,7 +7,7 @@ from typing import Any, Self
 from mercer._stored import stored
 from mercer.estimators.classification import KernelClassifier
 from mercer.estimators.exact_machine import ExactMachine
-from mercer.estimators.shell import all_or_nothing, read_data
+from mercer.estimators.shell import all_or_nothing, read_table
 
 __all__ = ["ExactClassifier"]
 
@@ -70,6 +70,6 @@ class ExactClassifier(KernelClassifier, ExactMachine):
         self._validate_params()
         with all_or_nothing(self):
             encode = self._labels()
-            self._fit(read_data(self, X, y, sample_weight, encode=encode, reset=True), keep_factor=False)
+            self._fit(read_table(self, X, y, sample_weight, encode=encode, reset=True), keep_factor=False)
             self.classes_ = encode.classes
         return self

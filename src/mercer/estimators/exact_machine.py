@@ -1,22 +1,10 @@
-r"""The full kernel system: Gaussian process, kernel ridge and LS-SVM regression and classification.
-
-===========  ==================  ==========  =============================
-symbol       code                shape       meaning
-===========  ==================  ==========  =============================
-H            ``matrix``          (n, n)      K + λW⁻¹
-α            ``coefficients``    (n, p)      weights of the rows
-η, ν         ``eta``, ``nu``     (n,), (n, p)  H⁻¹1 and H⁻¹y
-b            ``intercept``       (p,)        intercept of the LS-SVM
-===========  ==================  ==========  =============================
-
-Without an intercept :math:`\alpha = H^{-1}y`. With one (the LS-SVM), two solves give :math:`s = 1^\top\eta`,
-:math:`b = \eta^\top y/s` and :math:`\alpha = \nu - \eta b`.
-"""
+"""What the exact estimators share: parameters, fit and what is reported."""
 
 from __future__ import annotations
 
 import warnings
 from abc import ABC
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -26,17 +14,14 @@ from sklearn.exceptions import ConvergenceWarning
 from mercer._stored.checks import check_estimator, check_index, check_shape, need
 from mercer._typing import FloatArray, IntArray, RandomState
 from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted
-from mercer.engine import ArrayRows, Rows, kernel_matrix
-from mercer.estimators.matrix_free import solve_matrix_free
-from mercer.estimators.shell import (
-    Data,
-    make_executor,
-    resolve_kernel,
-    rows_with_a_say,
-)
+from mercer.engine import ArrayTable
+from mercer.estimators.shell import make_executor
 from mercer.kernels import Kernel, Precomputed
-from mercer.model import KernelExpansion, Variance
-from mercer.solvers.dense import CholeskyFactor, cholesky_in_place
+from mercer.methods.exact import Iteration, fit_exact
+from mercer.methods.inputs import resolve_kernel
+from mercer.model import KernelExpansion
+from mercer.solvers.conjugate_gradient import IterativeSolution
+from mercer.solvers.dense import CholeskyFactor
 
 __all__ = ["ExactMachine"]
 
@@ -116,55 +101,23 @@ class ExactMachine(BaseEstimator, ABC):
     def _precomputed(self) -> bool:
         return isinstance(self.kernel, Precomputed) or (isinstance(self.kernel, str) and self.kernel == "precomputed")
 
-    def _fit(self, data: Data, *, keep_factor: bool) -> None:
-        self._check_data(data)
-        kernel = Precomputed() if self._precomputed else resolve_kernel(self.kernel, data, self.random_state)
-        index = rows_with_a_say(data, float(self.noise))
-        weights = np.ones(len(index)) if data.weights is None else data.weights[index]
-        targets = data.targets[index]
-        # The model moves with a constant added to y: without y's offset nothing is lost to it.
-        shift = np.average(targets, axis=0, weights=weights) if self.intercept else np.zeros(targets.shape[1])
-        right = np.column_stack([targets - shift, np.ones(len(index))] if self.intercept else [targets])
-        rows, points = self._points(data.rows, index)
-        factor, solution, iterations = self._solve(rows, kernel, points, weights, right)
-        eta = solution[:, -1] if self.intercept else None
-        nu = solution[:, :-1] if self.intercept else solution
-        b = np.zeros(nu.shape[1]) if eta is None else eta @ right[:, :-1] / np.sum(eta)
-        coefficients = nu if eta is None else nu - np.outer(eta, b)
-        variance = _variance(factor, eta) if keep_factor else None
-        self.kernel_ = kernel
-        self.jitter_ = 0.0 if factor is None else factor.jitter
-        self.n_iter_ = iterations
-        self.expansion_ = KernelExpansion(kernel, points, coefficients, b + shift, variance)
-        self._factor = factor if keep_factor else None
-        self._eta, self._index, self._n_rows = eta, index, data.rows.n_rows
-
-    def _points(self, rows: Rows, index: IntArray) -> tuple[Rows, FloatArray]:
-        """The rows that have a say, and the points of the expansion: the same, or their numbers if precomputed."""
-        if self._precomputed:
-            kept = rows if len(index) == rows.n_rows else ArrayRows(rows.take(index), checked=True)
-            return kept, index[:, np.newaxis].astype(np.float64)
-        points = rows.take(index).astype(np.float64, copy=False)
-        return ArrayRows(points, checked=True), points
-
-    def _solve(
-        self, rows: Rows, kernel: Kernel, points: FloatArray, weights: FloatArray, right: FloatArray
-    ) -> tuple[CholeskyFactor | None, FloatArray, int]:
-        """Solve H [ν, η] = [y, 1], or Hα = y; also returns the number of iterations."""
-        threads = make_executor(self)
-        if self.solver == "cholesky":
-            # H = K + λW⁻¹ = LLᵀ, in the memory of K
-            matrix = kernel_matrix(rows, kernel, points, executor=threads)
-            spread = _jitter_spread(np.diagonal(matrix), float(self.noise), weights)
-            matrix[np.diag_indices_from(matrix)] += self.noise / weights
-            factor = cholesky_in_place(matrix, spread=spread)
-            return factor, factor.solve(right), 1
-        result = solve_matrix_free(
-            rows, kernel, points, right,
-            noise=float(self.noise), weights=weights, tol=self.tol, max_iter=self.max_iter,
-            random_state=self.random_state, executor=threads,
+    def _fit(self, table: ArrayTable, *, keep_factor: bool) -> None:
+        self._check_table(table)
+        kernel = Precomputed() if self._precomputed else resolve_kernel(self.kernel, table, self.random_state)
+        fit = fit_exact(
+            table, kernel, noise=float(self.noise), intercept=bool(self.intercept), solver=self.solver,
+            iteration=Iteration(float(self.tol), int(self.max_iter), self.random_state), executor=make_executor(self),
         )  # fmt: skip
-        if not result.converged:
+        self._warn_of(fit.iterative)
+        self.kernel_ = kernel
+        self.jitter_ = 0.0 if fit.factor is None else fit.factor.jitter
+        self.n_iter_ = 1 if fit.iterative is None else fit.iterative.iterations
+        self.expansion_ = fit.expansion if keep_factor else replace(fit.expansion, variance=None)
+        self._factor = fit.factor if keep_factor else None
+        self._eta, self._index, self._n_rows = fit.eta, fit.index, table.n_rows
+
+    def _warn_of(self, result: IterativeSolution | None) -> None:
+        if result is not None and not result.converged:
             warnings.warn(
                 f"conjugate gradients stopped after {result.iterations} iterations at a relative residual of "
                 f"{result.residual:.1e}, above tol={self.tol:.1e}: the model is not the solution asked for. "
@@ -172,13 +125,12 @@ class ExactMachine(BaseEstimator, ABC):
                 ConvergenceWarning,
                 stacklevel=5,
             )
-        return None, result.value, result.iterations
 
-    def _check_data(self, data: Data) -> None:
-        if self._precomputed and data.rows.n_features != data.rows.n_rows:
+    def _check_table(self, table: ArrayTable) -> None:
+        if self._precomputed and table.n_features != table.n_rows:
             msg = (
                 "with kernel='precomputed' X must be the square kernel matrix of the training rows, "
-                f"got shape ({data.rows.n_rows}, {data.rows.n_features})."
+                f"got shape ({table.n_rows}, {table.n_features})."
             )
             raise ValueError(msg)
         if self.solver == "cg" and self.noise == 0:
@@ -191,22 +143,3 @@ class ExactMachine(BaseEstimator, ABC):
             msg = f"{what} needs the factor of the kernel matrix: fit with solver='cholesky'."
             raise ValueError(msg)
         return self._factor
-
-
-def _jitter_spread(diagonal: FloatArray, noise: float, weights: FloatArray) -> FloatArray:
-    """Shares of jitter in proportion to the noise, lest it changes what rows weigh."""
-    if not np.all(np.isfinite(diagonal)):
-        return np.ones(len(diagonal))  # refused where the matrix is factored
-    unit = np.max(diagonal * weights) / weights
-    return np.asarray(unit / np.max(diagonal + noise / weights))
-
-
-def _variance(factor: CholeskyFactor | None, eta: FloatArray | None = None) -> Variance | None:
-    if factor is None:
-        return None
-    if eta is None:
-        return Variance(lower=factor.lower)
-    # var f(x) = k(x,x) - kᵀH⁻¹k + (1 - ηᵀk)²/s, and ηᵀk = (L⁻¹1)ᵀ(L⁻¹k)
-    root_s = np.sqrt(np.sum(eta))
-    ones = factor.half_solve(np.ones(len(eta)))
-    return Variance(lower=factor.lower, root=ones[np.newaxis] / root_s, offset=np.array([1.0 / root_s]))

@@ -10,8 +10,9 @@ from mercer._stored import stored
 from mercer._typing import FloatArray
 from mercer.engine import Rows
 from mercer.estimators.exact_machine import ExactMachine
-from mercer.estimators.regression import KernelRegressor
-from mercer.estimators.shell import all_or_nothing, encode_targets, read_data
+from mercer.estimators.regression import KernelRegressor, Targets
+from mercer.estimators.shell import all_or_nothing, read_table
+from mercer.methods.exact import leave_one_out
 
 __all__ = ["ExactRegressor"]
 
@@ -82,9 +83,9 @@ class ExactRegressor(KernelRegressor, ExactMachine):
         """Fit to rows X (n, d) and targets y (n,) or (n, p); a weight ω divides the noise of its row."""
         self._validate_params()
         with all_or_nothing(self):
-            data = read_data(self, X, y, sample_weight, encode=encode_targets, reset=True)
-            self._fit(data, keep_factor=True)
-            self._flat = data.flat
+            targets = Targets()
+            self._fit(read_table(self, X, y, sample_weight, encode=targets, reset=True), keep_factor=True)
+            self._flat = targets.flat
         return self
 
     def loo_residuals(self) -> FloatArray:
@@ -93,13 +94,9 @@ class ExactRegressor(KernelRegressor, ExactMachine):
         Row i without itself is predicted with an error of α_i / M⁻¹_ii, with M the system that was solved: H, bordered
         by ones if there is an intercept. Cost: n³/3.
         """
-        diagonal = self._need_factor("loo_residuals").inverse_diagonal()
-        if self._eta is not None:
-            # (M⁻¹)_ii = (H⁻¹)_ii - η_i²/s, which vanishes for a single row: nothing is left to predict it from
-            diagonal = diagonal - self._eta**2 / np.sum(self._eta)
-            diagonal[diagonal <= 0] = np.nan
-        residuals = np.full((self._n_rows, self.expansion_.coefficients.shape[1]), np.nan)
-        residuals[self._index] = self.expansion_.coefficients / diagonal[:, np.newaxis]
+        factor, coefficients = self._need_factor("loo_residuals"), self.expansion_.coefficients
+        residuals = np.full((self._n_rows, coefficients.shape[1]), np.nan)
+        residuals[self._index] = leave_one_out(factor, coefficients, self._eta)
         return self.outputs_.predict(residuals)
 
     def _standard_deviations(self, rows: Rows) -> FloatArray:

@@ -8,7 +8,7 @@ from mercer._stored import stored
 from mercer._validation import check_is_fitted
 from mercer.estimators.classification import KernelClassifier
 from mercer.estimators.nystrom_machine import NystromMachine
-from mercer.estimators.shell import all_or_nothing, read_data
+from mercer.estimators.shell import all_or_nothing, read_table
 
 __all__ = ["NystromClassifier"]
 
@@ -68,7 +68,7 @@ class NystromClassifier(KernelClassifier, NystromMachine):
         self._validate_params()
         with all_or_nothing(self):
             encode = self._labels()
-            self._fit(read_data(self, X, y, sample_weight, encode=encode, reset=True))
+            self._fit(read_table(self, X, y, sample_weight, encode=encode, reset=True))
             self.classes_ = encode.classes
         return self
 
@@ -78,9 +78,9 @@ class NystromClassifier(KernelClassifier, NystromMachine):
         with all_or_nothing(self):
             first = not hasattr(self, "_summary")
             encode = self._labels(classes, first=first)
-            data = read_data(self, X, y, sample_weight, encode=encode, reset=first)
+            table = read_table(self, X, y, sample_weight, encode=encode, reset=first)
             self.classes_ = encode.classes
-            self._partial_fit(data)
+            self._partial_fit(table)
         return self
 
     def forget(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -89,5 +89,5 @@ class NystromClassifier(KernelClassifier, NystromMachine):
         check_is_fitted(self)
         with all_or_nothing(self):
             encode = self._labels(first=False)
-            self._forget(read_data(self, X, y, sample_weight, encode=encode, reset=False))
+            self._forget(read_table(self, X, y, sample_weight, encode=encode, reset=False))
         return self

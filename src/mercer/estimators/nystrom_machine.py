@@ -12,11 +12,11 @@ from sklearn.base import BaseEstimator
 from mercer._stored.checks import check_estimator
 from mercer._typing import RandomState
 from mercer._validation import Interval, Real, StrOptions, check_is_fitted
-from mercer.engine import NormalStatistics
-from mercer.estimators.frame import Frame
-from mercer.estimators.nystrom_summary import NoisePath, Settings, Summary
+from mercer.engine import ArrayTable, NormalStatistics
 from mercer.estimators.on_basis import BASIS_CONSTRAINTS, OnBasis, check_mergeable, check_same_frame, check_same_outputs
-from mercer.estimators.shell import Data, make_executor
+from mercer.estimators.shell import make_executor
+from mercer.methods.frame import Frame
+from mercer.methods.nystrom import NoisePath, Settings, Summary
 from mercer.model import KernelExpansion
 
 __all__ = ["NystromMachine"]
@@ -61,22 +61,22 @@ class NystromMachine(OnBasis, BaseEstimator, ABC):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def _fit(self, data: Data) -> None:
-        summary = Summary.start(self._choose_frame(data, data.rows.dtype), data, self._settings(), once=True)
-        self._summary = summary.plus(data, make_executor(self))
+    def _fit(self, table: ArrayTable) -> None:
+        summary = Summary.start(self._choose_frame(table, table.dtype), table, self._settings(), once=True)
+        self._summary = summary.plus(table, make_executor(self))
         _ = self._summary.solved  # what cannot be solved is refused here, not when it is first used
 
-    def _partial_fit(self, data: Data) -> None:
+    def _partial_fit(self, table: ArrayTable) -> None:
         if hasattr(self, "_summary"):
             summary = replace(self._summary, settings=self._settings())
         else:
-            frame = self._choose_frame(data, data.rows.dtype)
-            summary = Summary.start(frame, data, self._settings(), once=False)
-        self._summary = summary.plus(data, make_executor(self))
+            frame = self._choose_frame(table, table.dtype)
+            summary = Summary.start(frame, table, self._settings(), once=False)
+        self._summary = summary.plus(table, make_executor(self))
 
-    def _forget(self, data: Data) -> None:
+    def _forget(self, table: ArrayTable) -> None:
         summary = replace(self._summary, settings=self._settings())
-        self._summary = summary.minus(data, make_executor(self))
+        self._summary = summary.minus(table, make_executor(self))
 
     def merge(self, other: Self) -> Self:
         """Take in what another model has seen; exact, as if both sets of rows had been fitted here.

@@ -7,8 +7,8 @@ from typing import Any, Self
 from mercer._stored import stored
 from mercer._validation import check_is_fitted
 from mercer.estimators.nystrom_machine import NystromMachine
-from mercer.estimators.regression import KernelRegressor
-from mercer.estimators.shell import all_or_nothing, encode_targets, read_data
+from mercer.estimators.regression import KernelRegressor, Targets
+from mercer.estimators.shell import all_or_nothing, read_table
 
 __all__ = ["NystromRegressor"]
 
@@ -99,22 +99,22 @@ class NystromRegressor(KernelRegressor, NystromMachine):
         """Fit to rows X (n, d) and targets y (n,) or (n, p); weight 2 is the same as the row twice."""
         self._validate_params()
         with all_or_nothing(self):
-            data = read_data(self, X, y, sample_weight, encode=encode_targets, reset=True)
-            self._fit(data)
-            self._flat = data.flat
+            targets = Targets()
+            self._fit(read_table(self, X, y, sample_weight, encode=targets, reset=True))
+            self._flat = targets.flat
         return self
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Add rows to what was seen; the basis is that of the first call, and no row is kept."""
         self._validate_params()
         with all_or_nothing(self):
-            first = not hasattr(self, "_summary")
-            data = read_data(self, X, y, sample_weight, encode=encode_targets, reset=first)
+            first, targets = not hasattr(self, "_summary"), Targets()
+            table = read_table(self, X, y, sample_weight, encode=targets, reset=first)
             if first:
-                self._flat = data.flat
+                self._flat = targets.flat
             else:
-                self._check_outputs(data, len(self._summary.target_shift))
-            self._partial_fit(data)
+                self._check_outputs(table, targets, len(self._summary.target_shift))
+            self._partial_fit(table)
         return self
 
     def forget(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -125,7 +125,8 @@ class NystromRegressor(KernelRegressor, NystromMachine):
         self._validate_params()
         check_is_fitted(self)
         with all_or_nothing(self):
-            data = read_data(self, X, y, sample_weight, encode=encode_targets, reset=False)
-            self._check_outputs(data, len(self._summary.target_shift))
-            self._forget(data)
+            targets = Targets()
+            table = read_table(self, X, y, sample_weight, encode=targets, reset=False)
+            self._check_outputs(table, targets, len(self._summary.target_shift))
+            self._forget(table)
         return self

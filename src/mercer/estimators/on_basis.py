@@ -10,9 +10,11 @@ import numpy as np
 from mercer._typing import FloatArray
 from mercer._validation import Integral, Interval, check_is_fitted, check_random_state
 from mercer.basis import choose_basis
-from mercer.estimators.frame import Frame
-from mercer.estimators.shell import Data, make_executor, resolve_kernel
+from mercer.engine import ArrayTable
+from mercer.estimators.shell import make_executor
 from mercer.kernels import Kernel
+from mercer.methods.frame import Frame
+from mercer.methods.inputs import resolve_kernel, target_shift
 
 __all__ = ["BASIS_CONSTRAINTS", "OnBasis", "check_mergeable", "check_same_frame", "check_same_outputs"]
 
@@ -40,16 +42,14 @@ class OnBasis(ABC):
     def _frame(self) -> Frame:
         """The basis and the factor of its kernel matrix."""
 
-    def _choose_frame(self, data: Data, dtype: np.dtype[Any], *, steady: bool = False) -> Frame:
+    def _choose_frame(self, table: ArrayTable, dtype: np.dtype[Any], *, steady: bool = False) -> Frame:
         """Choose the basis; ``steady`` if differences k(x, x) - |v|² will be taken (see ``Frame.build``)."""
         random_state = check_random_state(self.random_state)
-        kernel = resolve_kernel(self.kernel, data, random_state)
-        targets = data.targets
-        if getattr(self, "intercept", False):  # which takes the mean: no function has to
-            targets = targets - np.average(targets, axis=0, weights=data.weights)
+        kernel = resolve_kernel(self.kernel, table, random_state)
+        targets = table.shifted(target_shift(table, intercept=getattr(self, "intercept", False))).targets
         basis = choose_basis(
-            self.basis, data.rows, targets, kernel, int(self.n_basis),
-            weights=data.weights, random_state=random_state, executor=make_executor(self),
+            self.basis, table.rows, targets, kernel, int(self.n_basis),
+            weights=table.weights, random_state=random_state, executor=make_executor(self),
         )  # fmt: skip
         return Frame.build(kernel, basis, dtype, steady=steady)
 

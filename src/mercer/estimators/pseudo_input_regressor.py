@@ -3,47 +3,26 @@
 from __future__ import annotations
 
 import warnings
-from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from scipy.optimize import OptimizeResult
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
 from mercer._stored import stored
 from mercer._stored.checks import check_estimator
-from mercer._typing import FloatArray, RandomState
+from mercer._typing import RandomState
 from mercer._validation import Integral, Interval, Real, StrOptions
-from mercer.basis import Basis
-from mercer.engine import ArrayTable, SomeRows, blas_threads, row_moments
-from mercer.estimators.committee_summary import Batch, CommitteeSummary
-from mercer.estimators.descent import Descent
-from mercer.estimators.frame import Frame
-from mercer.estimators.nystrom_summary import Settings, Summary
+from mercer.engine import ArrayTable
 from mercer.estimators.on_basis import BASIS_CONSTRAINTS, OnBasis
-from mercer.estimators.regression import KernelRegressor
-from mercer.estimators.shell import (
-    Data,
-    all_or_nothing,
-    encode_targets,
-    make_executor,
-    read_data,
-    rows_with_a_say,
-)
-from mercer.estimators.sparse_objective import SparseObjective
-from mercer.kernels import Kernel
+from mercer.estimators.regression import KernelRegressor, Targets
+from mercer.estimators.shell import all_or_nothing, make_executor, read_table
+from mercer.methods.frame import Frame
+from mercer.methods.inputs import used_rows
+from mercer.methods.pseudo_inputs import Freedom, fit_pseudo_inputs
 from mercer.model import KernelExpansion
 
 __all__ = ["PseudoInputRegressor"]
-
-_DTYPE = np.dtype(np.float64)
-_RANGE = np.log(1e4)  # parameters are looked for within this factor of where they start
-_FEW_POINTS = 500
-_LEAST_NOISE = 1e-6  # times the mean square of the targets
-_NOISE_RATIOS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0)  # to the prior variance; a search starts from the best of them
-_FARTHEST = 100.0  # standard deviations of the rows that a point may move
 
 
 @stored
@@ -189,181 +168,27 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, BaseEstimator):
         """
         self._validate_params()
         with all_or_nothing(self):
-            data = read_data(self, X, y, sample_weight, encode=encode_targets, reset=True)
-            self._fit(_with_a_say(data, float(self.noise)), self._choose_frame(data, _DTYPE))
-            self._flat = data.flat
+            targets = Targets()
+            table = read_table(self, X, y, sample_weight, encode=targets, reset=True)
+            start = self._choose_frame(table, np.dtype(np.float64))
+            self._fit(table.subset(used_rows(table, float(self.noise))), start)
+            self._flat = targets.flat
         return self
 
     @property
     def _frame(self) -> Frame:
         return self._fitted_frame
 
-    def _fit(self, data: Data, start: Frame) -> None:
-        mean = np.average(data.targets, axis=0, weights=data.weights) if self.intercept else 0.0
-        centred = data.targets - mean
-        unit = _root_mean_square(centred, data.weights)
-        if not 1e-152 < unit < 1e152:
-            msg = f"the targets are of size {unit:.1g}, whose square cannot be a variance: scale them."
-            raise ValueError(msg)
-        search = _Search(
-            objective=SparseObjective(
-                ArrayTable(data.rows, centred / unit, data.weights), self.objective, make_executor(self)
-            ),
-            start=_Point(start.kernel * unit**-2, start.basis.points, float(self.noise) * unit**-2),
-            fit_points=self.fit_points,
-            fit_kernel=self.fit_kernel,
-            fit_noise=self.fit_noise,
-        )
-        best, result = search.run(max_iter=int(self.max_iter), tol=float(self.tol), verbose=int(self.verbose))
-        kernel = best.kernel * unit**2 if self.fit_kernel else start.kernel
-        points = Basis(points=best.points, note=start.basis.note)
-        self._fitted_frame = Frame.build(kernel, points, _DTYPE, steady=True)
-        self.noise_ = best.noise * unit**2 if self.fit_noise else float(self.noise)
-        self.n_iter_ = int(result.nit)
-        n_values = search.objective.n_rows * data.targets.shape[1]
-        self.objective_value_ = -float(result.fun) * search.objective.n_rows - n_values * float(np.log(unit))
-        self.expansion_ = self._expansion(data)
+    def _fit(self, table: ArrayTable, start: Frame) -> None:
+        fit = fit_pseudo_inputs(
+            table, start, kind=self.objective, noise=float(self.noise), intercept=bool(self.intercept),
+            freedom=Freedom(self.fit_points, self.fit_kernel, self.fit_noise),
+            max_iter=int(self.max_iter), tol=float(self.tol), executor=make_executor(self),
+        )  # fmt: skip
+        self._fitted_frame, self.noise_, self.expansion_ = fit.frame, fit.noise, fit.expansion
+        self.n_iter_, self.objective_value_ = fit.n_iter, fit.objective
         # A line search that fails has reached the rounding of the objective, however steep it is there: where points
         # meet rows, the likelihood of FITC has ridges too narrow to climb any further.
-        if not result.success and result.nit >= self.max_iter:
-            message = f"the objective still grew after {result.nit} steps: raise max_iter, or tol."
+        if not fit.is_over:
+            message = f"the objective still grew after {fit.n_iter} steps: raise max_iter, or tol."
             warnings.warn(message, ConvergenceWarning, stacklevel=3)
-
-    def _expansion(self, data: Data) -> Any:
-        threads, intercept = make_executor(self), bool(self.intercept)
-        if self.objective == "fitc":
-            summary = CommitteeSummary.start(self._fitted_frame, data, intercept=intercept)
-            return summary.plus(Batch(data, None, self.noise_), threads).expansion
-        settings = Settings(noise=self.noise_, intercept=intercept, prior=True)
-        return Summary.start(self._fitted_frame, data, settings, once=False).plus(data, threads).solved[0]
-
-
-def _with_a_say(data: Data, noise: float) -> Data:
-    used = rows_with_a_say(data, noise)
-    if len(used) == data.rows.n_rows:
-        return data
-    assert data.weights is not None
-    return Data(SomeRows(data.rows, used), data.targets[used], data.weights[used], data.flat)
-
-
-def _root_mean_square(targets: FloatArray, weights: FloatArray | None) -> float:
-    largest = float(np.max(np.abs(targets), initial=0.0))
-    if largest == 0:
-        return 1.0
-    return largest * float(np.sqrt(np.mean(np.average((targets / largest) ** 2, axis=0, weights=weights))))
-
-
-def _stride(n_points: int) -> float:
-    return float(np.sqrt(n_points)) / 3.0  # a third did better than all of it, and than a tenth, on two data sets
-
-
-@dataclass(frozen=True)
-class _Point:
-    """Where the search stands."""
-
-    kernel: Kernel
-    points: FloatArray
-    noise: float
-
-    def __mul__(self, factor: float) -> _Point:
-        return _Point(self.kernel * factor, self.points, self.noise * factor)
-
-
-@dataclass(frozen=True)
-class _Search:
-    """L-BFGS over positions and logarithms, on the objective per row.
-
-    The targets have unit mean square, so that their units do not matter. Positions are counted in units of √m times the
-    spread of the rows, about: as a point concerns one row in m, the objective is then as curved by its position as by a
-    parameter, and L-BFGS needs far fewer steps.
-    """
-
-    objective: SparseObjective
-    start: _Point
-    fit_points: bool
-    fit_kernel: bool
-    fit_noise: bool
-
-    def run(self, *, max_iter: int, tol: float, verbose: int) -> tuple[_Point, OptimizeResult]:
-        start, n = self.start, self.objective.n_rows
-        if not (self.fit_points or self.fit_kernel or self.fit_noise):
-            value = self.objective.value(start.kernel, start.points, start.noise) / n
-            return start, OptimizeResult(fun=value, nit=0, success=True)
-        # Between the passes are products of m x m matrices: while they are small, waking BLAS's threads costs more.
-        with blas_threads(1) if len(start.points) <= _FEW_POINTS else nullcontext():
-            if self.fit_kernel and self.fit_noise:
-                start = self._with_balanced_noise()
-            centre, scale = self._units()
-            first = self._pack(
-                (start.points - centre) / scale, start.kernel.get_log_parameters(), float(np.log(start.noise))
-            )
-
-            def function(x: FloatArray) -> tuple[float, FloatArray]:
-                point = self._unpack(x, centre, scale)
-                value, gradient = self.objective.value_and_gradient(point.kernel, point.points, point.noise)
-                return value / n, self._pack(gradient.points * scale, gradient.parameters, gradient.log_noise) / n
-
-            descent = Descent(function, self._bounds(first), tol=tol, verbose=verbose)
-            result = descent.run(first, max_iter, n_positions=start.points.size if self.fit_points else 0)
-            return self._unpack(result.x, centre, scale), result
-
-    def _with_balanced_noise(self) -> _Point:
-        """The start with its best noise, and the best common factor of kernel and noise.
-
-        A start whose noise is far too small for its kernel and points makes a search flee to a flat function. The noise
-        is looked for up to the prior variance only: beyond, noise alone explains everything.
-        """
-        kernel, points = self.start.kernel, self.start.points
-        prior = float(np.mean(kernel.diagonal(points)))
-        if not prior > 0:
-            return self.start
-        kernel, noises = kernel * (1.0 / prior), _NOISE_RATIOS
-        factors, values = zip(*(self.objective.best_factor(kernel, points, noise) for noise in noises), strict=True)
-        best = int(np.argmin(values))
-        return _Point(kernel, points, noises[best]) * float(factors[best])
-
-    def _units(self) -> tuple[FloatArray, FloatArray]:
-        """Origin and unit of the positions, (d,) each."""
-        objective = self.objective
-        table = objective.table
-        mean, covariance = row_moments(table.rows, table.weights, executor=objective.executor)
-        spread = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
-        return mean, np.where(spread > 0, spread, 1.0) * _stride(len(self.start.points))
-
-    def _bounds(self, first: FloatArray) -> list[tuple[float, float]]:
-        free = self.start.points.size if self.fit_points else 0
-        reach = np.full(len(first), _RANGE)
-        reach[:free] = _FARTHEST / _stride(len(self.start.points))
-        low, high = first - reach, first + reach
-        if self.fit_noise:
-            weights = self.objective.table.weights
-            unit = 0.0 if weights is None else float(np.log(np.mean(weights)))  # log λ at which noise is all there is
-            low[-1], high[-1] = min(first[-1], unit + np.log(_LEAST_NOISE)), max(first[-1], unit + _RANGE)
-        return list(zip(low, high, strict=True))
-
-    def _pack(self, points: FloatArray, parameters: dict[str, FloatArray], log_noise: float) -> FloatArray:
-        parts = [points.ravel()] if self.fit_points else []
-        if self.fit_kernel:
-            parts += [np.ravel(parameters[name]) for name in self._names]
-        if self.fit_noise:
-            parts.append(np.array([log_noise]))
-        return np.concatenate(parts)
-
-    def _unpack(self, x: FloatArray, centre: FloatArray, scale: FloatArray) -> _Point:
-        (kernel, points, noise), at = (self.start.kernel, self.start.points, self.start.noise), 0
-        if self.fit_points:
-            points, at = np.ascontiguousarray(centre + x[: points.size].reshape(points.shape) * scale), points.size
-        if self.fit_kernel:
-            values = {}
-            for name in self._names:
-                shape = np.shape(kernel.get_log_parameters()[name])
-                size = int(np.prod(shape))
-                values[name], at = x[at : at + size].reshape(shape), at + size
-            kernel = kernel.with_log_parameters(values)
-        if self.fit_noise:
-            noise = float(np.exp(x[-1]))
-        return _Point(kernel, points, noise)
-
-    @property
-    def _names(self) -> list[str]:
-        return sorted(self.start.kernel.get_log_parameters())

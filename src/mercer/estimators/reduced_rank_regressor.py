@@ -1,21 +1,4 @@
-r"""The reduced rank approximation: all rows as kernels, their weights from a Gram matrix of low rank.
-
-=================  ==========================  ==========  ==================================================
-document 000       code                        shape       meaning
-=================  ==========================  ==========  ==================================================
-Σ^{m,b}, Σ^{b,b}   K_nm = VLᵀ, K_mm = LLᵀ                  the Gram matrix is taken for VVᵀ (6)
-w_opt              ``coefficients`` α          (n, p)      (VVᵀ + Λ)⁻¹y, Λ = λW⁻¹ (section 4)
-\-                 ``solution.weights`` u      (m, p)      (I + VᵀΛ⁻¹V) u = VᵀΛ⁻¹y: the subset of representers
-=================  ==========================  ==========  ==================================================
-
-By Woodbury :math:`\alpha = \Lambda^{-1}(y - Vu)`: the residuals of the subset of representers over their noise. At a
-new input, with :math:`k_n(x) = Vv(x) + e(x)`, the mean is :math:`v^\top u + e^\top\alpha`, so both methods agree where
-the basis spans the kernel, :math:`e = 0`. With :math:`h = V^\top\Lambda^{-1}e` the variance is
-
-.. math:: k(x,x) - |v|^2 - e^\top\Lambda^{-1}e + (v - h)^\top(I + V^\top\Lambda^{-1}V)^{-1}(v - h),
-
-and nothing keeps it from being negative.
-"""
+"""Regression by the reduced rank approximation."""
 
 from __future__ import annotations
 
@@ -29,34 +12,17 @@ from mercer._stored import stored
 from mercer._stored.checks import check_estimator, check_shape, need
 from mercer._typing import FloatArray, RandomState
 from mercer._validation import Interval, Real
-from mercer.engine import (
-    ArrayRows,
-    Rows,
-    features_times,
-    gram_matrix,
-    kernel_diagonal,
-    normal_statistics,
-    residual_products,
-)
-from mercer.estimators.frame import Frame
+from mercer.engine import Rows
 from mercer.estimators.on_basis import BASIS_CONSTRAINTS, OnBasis
-from mercer.estimators.regression import KernelRegressor
-from mercer.estimators.shell import (
-    Data,
-    all_or_nothing,
-    encode_targets,
-    make_executor,
-    read_data,
-    rows_with_a_say,
-)
+from mercer.estimators.regression import KernelRegressor, Targets
+from mercer.estimators.shell import all_or_nothing, make_executor, read_table
 from mercer.exceptions import NegativeVarianceWarning
+from mercer.methods.frame import Frame
+from mercer.methods.reduced_rank import ROUNDING, ReducedRankVariance, fit_reduced_rank
 from mercer.model import KernelExpansion
 from mercer.solvers.ridge import RidgeSolution
 
 __all__ = ["ReducedRankRegressor"]
-
-_ROUNDING = 1e-8  # a variance above minus this share of the prior's is zero
-_REFUSED_ERROR = 1e-3  # rounding of predictions, as a share of the targets, beyond which a noise is too small
 
 
 @stored
@@ -177,81 +143,32 @@ class ReducedRankRegressor(KernelRegressor, OnBasis, BaseEstimator):
             )
             raise ValueError(msg)
         with all_or_nothing(self):
-            data = read_data(self, X, y, sample_weight, encode=encode_targets, reset=True)
-            self._solve(data, self._choose_frame(data, np.dtype(np.float64)))
-            self._flat = data.flat
+            targets = Targets()
+            table = read_table(self, X, y, sample_weight, encode=targets, reset=True)
+            frame = self._choose_frame(table, np.dtype(np.float64))
+            self.expansion_, variance = fit_reduced_rank(
+                table, frame, noise=float(self.noise), intercept=bool(self.intercept), executor=make_executor(self)
+            )
+            self._used_frame, self._solution, self._precisions = frame, variance.solution, variance.precisions
+            self._flat = targets.flat
         return self
 
     @property
     def _frame(self) -> Frame:
         return self._used_frame
 
-    def _solve(self, data: Data, frame: Frame) -> None:
-        threads, features, noise = make_executor(self), frame.features(whitened=True), float(self.noise)
-        n_outputs = data.targets.shape[1]
-        shift = np.average(data.targets, axis=0, weights=data.weights) if self.intercept else np.zeros(n_outputs)
-        targets = data.targets - shift
-        # (I + VᵀΛ⁻¹V) u = VᵀΛ⁻¹y
-        sums = normal_statistics(data.table.shifted(shift), features, executor=threads)
-        solution = frame.problem(sums, shift, intercept=bool(self.intercept)).solve(noise)
-        # α = Λ⁻¹(y - b - Vu)
-        index = rows_with_a_say(data, noise)
-        rows = ArrayRows(data.rows.take(index).astype(np.float64, copy=False), checked=True)
-        precisions = np.full(len(index), 1.0 / noise) if data.weights is None else data.weights[index] / noise
-        fitted = features_times(rows, features, solution.weights, executor=threads) + solution.intercept
-        coefficients = precisions[:, np.newaxis] * (targets[index] - fitted)
-        points = rows.read(0, rows.n_rows)
-        _check_rounding(frame, points, precisions, noise)
-        self.expansion_ = KernelExpansion(frame.kernel, points, coefficients, solution.shifted_intercept(shift))
-        self._used_frame, self._solution, self._precisions = frame, solution, precisions
+    def _variance(self) -> ReducedRankVariance:
+        return ReducedRankVariance(self._used_frame, self.expansion_.points, self._solution, self._precisions)
 
     def _standard_deviations(self, rows: Rows) -> FloatArray:
-        size = max(256, self.rank_)
-        prior = kernel_diagonal(rows, self.kernel_, executor=make_executor(self))
-        variances = np.empty(rows.n_rows)
-        for start, stop, queries in rows.tiles(0, rows.n_rows, size):
-            variances[start:stop] = prior[start:stop] + self._correction(queries, full=False)
-        rounding = np.abs(variances) <= _ROUNDING * prior
-        variances[rounding] = np.maximum(variances[rounding], 0.0)
+        variances = self._variance().variances(rows, make_executor(self))
         _warn_if_negative(variances)
         return np.sqrt(np.where(variances < 0, np.nan, variances))
 
     def _covariance(self, rows: Rows) -> FloatArray:
-        queries = rows.take(np.arange(rows.n_rows))
-        prior = gram_matrix(rows, self.kernel_, executor=make_executor(self))
-        result = prior + self._correction(queries, full=True)
-        _warn_if_negative(np.diagonal(result) + _ROUNDING * np.diagonal(prior))
-        return np.asarray((result + result.T) / 2)
-
-    def _correction(self, queries: FloatArray, *, full: bool) -> FloatArray:
-        """What the data take from the prior (co)variance of the queries."""
-        points, solution = self.expansion_.points, self._solution
-        features = self._used_frame.features(whitened=True)
-        queries = queries.astype(np.float64, copy=False)
-        products = residual_products(
-            ArrayRows(points, checked=True), features, queries, self._precisions,
-            full=full, executor=make_executor(self),
-        )  # fmt: skip
-        v = features.tile(queries)
-        left = 1.0 - products.sums  # of the constant's weight
-        root = (v - products.projections.T - np.outer(left, solution.mean)) @ solution.root.T
-        if full:
-            return root @ root.T + solution.constant * np.outer(left, left) - v @ v.T - products.squares
-        squares = np.einsum("ij,ij->i", root, root) - np.einsum("ij,ij->i", v, v)
-        return np.asarray(squares + solution.constant * left**2 - products.squares)
-
-
-def _check_rounding(frame: Frame, points: FloatArray, precisions: FloatArray, noise: float) -> None:
-    # Residuals are known to eps|y|; divided by the noise and summed with n kernel values this is what comes of it.
-    largest = float(np.max(precisions * frame.kernel.diagonal(points), initial=0.0))
-    error = float(np.finfo(np.float64).eps) * len(points) * largest
-    if not error <= _REFUSED_ERROR:
-        msg = (
-            f"noise={noise:.3g} is too small for {len(points)} rows: weights are residuals divided by the noise, and "
-            f"rounding would be {error:.1g} of the targets. Use {noise * error / _REFUSED_ERROR:.1g} or more, or "
-            "NystromRegressor."
-        )
-        raise ValueError(msg)
+        result, prior = self._variance().covariance(rows, make_executor(self))
+        _warn_if_negative(np.diagonal(result) + ROUNDING * prior)
+        return result
 
 
 def _warn_if_negative(variances: FloatArray) -> None:

@@ -8,12 +8,30 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from mercer._typing import FloatArray
-from mercer._validation import check_is_fitted
-from mercer.engine import Rows
-from mercer.estimators.shell import Data, check_one_spread, make_executor, read_rows
+from mercer._validation import check_is_fitted, check_targets
+from mercer.engine import ArrayTable, Rows
+from mercer.estimators.shell import check_one_spread, make_executor, read_rows
 from mercer.model import KernelExpansion, Regression
 
-__all__ = ["KernelRegressor"]
+__all__ = ["KernelRegressor", "Targets"]
+
+
+class Targets:
+    """Checks targets and makes columns of them, for ``read_table``.
+
+    Attributes
+    ----------
+    flat : bool
+        Whether the last ones had one dimension.
+    """
+
+    flat: bool
+
+    def __call__(self, y: Any, n_rows: int) -> tuple[FloatArray, None]:
+        """Targets (n, p), float64."""
+        targets = check_targets(y, n_rows=n_rows)
+        self.flat = targets.ndim == 1
+        return Regression(self.flat).columns(targets), None
 
 
 class KernelRegressor(RegressorMixin):
@@ -69,11 +87,11 @@ class KernelRegressor(RegressorMixin):
         expansion: KernelExpansion = self.expansion_
         return expansion.covariance(rows, executor=make_executor(self))
 
-    def _check_outputs(self, data: Data, n_outputs: int) -> None:
+    def _check_outputs(self, table: ArrayTable, targets: Targets, n_outputs: int) -> None:
         """Refuse later targets that do not look like the first."""
-        if (data.targets.shape[1], data.flat) != (n_outputs, self._flat):
+        if (table.n_outputs, targets.flat) != (n_outputs, self._flat):
             shape = "(n,)" if self._flat else f"(n, {n_outputs})"
-            msg = f"y must have the shape {shape} of the first rows seen; it has {data.targets.shape[1]} output(s)."
+            msg = f"y must have the shape {shape} of the first rows seen; it has {table.n_outputs} output(s)."
             raise ValueError(msg)
 
     def __sklearn_tags__(self) -> Any:

@@ -22,6 +22,7 @@ import numpy as np
 from sklearn.utils.multiclass import _ovr_decision_function
 
 from mercer._typing import AnyArray, FloatArray, IntArray
+from mercer.engine import Coding
 
 __all__ = ["Components", "Novelty", "OneVsOne", "OneVsRest", "Outputs", "Regression", "read_outputs"]
 
@@ -91,7 +92,7 @@ class Regression(Outputs):
 
 
 @dataclass(frozen=True, eq=False)
-class OneVsRest(Outputs):
+class OneVsRest(Outputs, Coding):
     """Each column tells one class from the rest; two classes share one column, positive for the second.
 
     Attributes

@@ -9,7 +9,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from mercer import CommitteeRegressor, NystromRegressor, PseudoInputRegressor
 from mercer.engine import ArrayTable, Threads, as_rows
-from mercer.estimators.sparse_objective import SparseObjective
+from mercer.methods.sparse_objective import SparseObjective
 from mercer.kernels import Gaussian, Linear, Matern
 from tests.doubles import GuardedRows
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mercer.engine import ArrayTable, Threads, as_rows
-from mercer.estimators.sparse_objective import SparseObjective
+from mercer.methods.sparse_objective import SparseObjective
 from mercer.kernels import Gaussian, Linear, Matern
 
 N, NOISE, STEP = 90, 0.05, 1e-5

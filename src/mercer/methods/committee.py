@@ -21,10 +21,10 @@ import numpy as np
 from mercer._stored import stored
 from mercer._stored.checks import check_index, need
 from mercer._typing import FloatArray
-from mercer.engine import Block, ConditionalStatistics, Executor, conditional_statistics
-from mercer.estimators.frame import Frame
-from mercer.estimators.nystrom_summary import check_sums
-from mercer.estimators.shell import Data
+from mercer.engine import ArrayTable, Block, ConditionalStatistics, Executor, conditional_statistics
+from mercer.methods.frame import Frame
+from mercer.methods.inputs import target_shift
+from mercer.methods.nystrom import check_sums
 from mercer.model import KernelExpansion
 from mercer.solvers.ridge import RidgeProblem, RidgeSolution
 
@@ -39,13 +39,13 @@ _TINY_NOISE, _DROWNED = 1e-10, 1e-3  # beside k(z, z), and beside the prior's pr
 class Batch:
     """Rows that came together, how they are parted, and their noise."""
 
-    data: Data
+    table: ArrayTable
     blocks: list[Block] | None  # None: each row by itself
     noise: float
 
     def check_stored(self) -> None:
         """Refuse blocks beyond the rows."""
-        n_rows = self.data.rows.n_rows
+        n_rows = self.table.n_rows
         for block in self.blocks or []:
             if isinstance(block, slice):
                 need(block.start is not None and block.stop is not None, "a block has no bounds.")
@@ -74,16 +74,16 @@ class CommitteeSummary:
         self.frame.check_expansion(vars(self).get("expansion"), len(self.target_shift))
 
     @classmethod
-    def start(cls, frame: Frame, data: Data, *, intercept: bool) -> CommitteeSummary:
+    def start(cls, frame: Frame, table: ArrayTable, *, intercept: bool) -> CommitteeSummary:
         """Summary of no blocks."""
-        n_outputs = data.targets.shape[1]
-        shift = np.average(data.targets, axis=0, weights=data.weights) if intercept else np.zeros(n_outputs)
+        n_outputs = table.n_outputs
+        shift = target_shift(table, intercept=intercept)
         return cls(frame, ConditionalStatistics.zeros(len(frame.lower), n_outputs), shift, intercept)
 
     def plus(self, batch: Batch, executor: Executor) -> CommitteeSummary:
         """Return the summary with the batch's blocks added."""
         statistics = conditional_statistics(
-            batch.data.table.shifted(self.target_shift),
+            batch.table.shifted(self.target_shift),
             self.frame.features(whitened=True),
             noise=batch.noise,
             blocks=batch.blocks,

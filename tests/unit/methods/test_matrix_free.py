@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mercer.engine import Threads, as_rows
-from mercer.estimators.matrix_free import solve_matrix_free
+from mercer.methods.matrix_free import solve_matrix_free
 from mercer.kernels import Gaussian, Matern
 
 

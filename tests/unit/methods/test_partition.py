@@ -7,7 +7,7 @@ from sklearn import config_context
 
 from mercer.engine import Threads, as_rows
 from mercer.engine.executors.plan import MOST_ROWS
-from mercer.estimators.partition import PARTITIONS, block_labels, make_blocks
+from mercer.methods.partition import PARTITIONS, block_labels, make_blocks
 from mercer.estimators.shell import Data
 from mercer.kernels import Gaussian, Linear, Matern
 from tests.doubles import GuardedRows

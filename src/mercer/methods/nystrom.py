@@ -24,10 +24,10 @@ from scipy.linalg import lapack
 from mercer._stored import stored
 from mercer._stored.checks import check_finite, check_shape, need
 from mercer._typing import FloatArray
-from mercer.engine import Executor, NormalStatistics, normal_statistics
-from mercer.estimators.frame import Frame
-from mercer.estimators.shell import Data
+from mercer.engine import ArrayTable, Executor, NormalStatistics, normal_statistics
 from mercer.kernels.stationary import Stationary
+from mercer.methods.frame import Frame
+from mercer.methods.inputs import target_shift
 from mercer.model import KernelExpansion
 from mercer.solvers.ridge import RidgeProblem
 
@@ -94,25 +94,25 @@ class Summary:
         self.frame.check_expansion(vars(self).get("solved", (None,))[0], p)
 
     @classmethod
-    def start(cls, frame: Frame, data: Data, settings: Settings, *, once: bool) -> Summary:
-        """Summary of no rows. ``once`` promises that the data are all that will come."""
-        n_outputs = data.targets.shape[1]
-        shift = np.average(data.targets, axis=0, weights=data.weights) if settings.intercept else np.zeros(n_outputs)
-        whitened = not (once and _plain_is_safe(frame, data, settings))
+    def start(cls, frame: Frame, table: ArrayTable, settings: Settings, *, once: bool) -> Summary:
+        """Summary of no rows. ``once`` promises that no other rows will come."""
+        n_outputs = table.n_outputs
+        shift = target_shift(table, intercept=settings.intercept)
+        whitened = not (once and _plain_is_safe(frame, table, settings))
         statistics = NormalStatistics.zeros(len(frame.lower), n_outputs, is_whitened=whitened)
         return cls(frame, statistics, shift, settings)
 
-    def plus(self, data: Data, executor: Executor) -> Summary:
+    def plus(self, table: ArrayTable, executor: Executor) -> Summary:
         """Return the summary with these rows added."""
-        return replace(self, statistics=self.statistics + self._sum(data, executor))
+        return replace(self, statistics=self.statistics + self._sum(table, executor))
 
-    def minus(self, data: Data, executor: Executor) -> Summary:
+    def minus(self, table: ArrayTable, executor: Executor) -> Summary:
         """Return the summary without these rows."""
         before = self.statistics
-        if data.rows.n_rows > before.n_rows:
-            msg = f"cannot forget {data.rows.n_rows} rows of {before.n_rows} seen."
+        if table.n_rows > before.n_rows:
+            msg = f"cannot forget {table.n_rows} rows of {before.n_rows} seen."
             raise ValueError(msg)
-        rest = before - self._sum(data, executor)
+        rest = before - self._sum(table, executor)
         nothing_left = rest.n_rows == 0 or rest.total_weight <= _FORGOTTEN * before.total_weight
         if not _positive(rest.sums, before.sums, must_vanish=nothing_left):
             msg = "the rows to forget were not seen with these targets and weights: sums without them make no sense."
@@ -161,9 +161,9 @@ class Summary:
             intercepts=np.array([self._intercept(path.intercept(u)) for u in weights]),
         )
 
-    def _sum(self, data: Data, executor: Executor) -> NormalStatistics:
+    def _sum(self, table: ArrayTable, executor: Executor) -> NormalStatistics:
         features = self.frame.features(whitened=self.statistics.is_whitened)
-        return normal_statistics(data.table.shifted(self.target_shift), features, executor=executor)
+        return normal_statistics(table.shifted(self.target_shift), features, executor=executor)
 
     def _problem(self) -> RidgeProblem:
         return self.frame.problem(self.statistics, self.target_shift, intercept=self.settings.intercept)
@@ -199,12 +199,12 @@ def check_sums(statistics: NormalStatistics, *, n_features: int, target_shift: F
     need(len(statistics.sums) == n_features + p + 1, f"sums are not those of {p} outputs.")
 
 
-def _plain_is_safe(frame: Frame, data: Data, settings: Settings) -> bool:
-    n, m = data.rows.n_rows, len(frame.lower)
+def _plain_is_safe(frame: Frame, table: ArrayTable, settings: Settings) -> bool:
+    n, m = table.n_rows, len(frame.lower)
     # The kernel must be bounded on rows that were not seen yet: only stationary ones are.
     if settings.noise == "gcv" or n * m**2 < _LONG_PASS or not isinstance(frame.kernel, Stationary):
         return False
-    total = n if data.weights is None else float(np.sum(data.weights))
+    total = n if table.weights is None else float(np.sum(table.weights))
     return _magnified_rounding(frame, total) <= _PLAIN_ERROR * float(settings.noise)
 
 

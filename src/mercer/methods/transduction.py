@@ -14,8 +14,8 @@ import numpy as np
 from mercer._typing import FloatArray
 from mercer.basis import Basis
 from mercer.engine import ArrayRows, ConditionalStatistics, Executor, Rows
-from mercer.estimators.committee_summary import Batch, CommitteeSummary
-from mercer.estimators.frame import Frame
+from mercer.methods.committee import Batch, CommitteeSummary
+from mercer.methods.frame import Frame
 from mercer.model import as_dtype
 
 __all__ = ["transduce"]

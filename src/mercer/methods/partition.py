@@ -8,9 +8,9 @@ import numpy as np
 
 from mercer._typing import FloatArray, IntArray
 from mercer.basis.kmeans import cluster_centres, metric_of
-from mercer.engine import Block, Executor, Rows, SomeRows, nearest_points
-from mercer.estimators.shell import Data, rows_with_a_say
+from mercer.engine import ArrayTable, Block, Executor, Rows, nearest_points
 from mercer.kernels import Kernel
+from mercer.methods.inputs import used_rows
 
 __all__ = ["PARTITIONS", "block_labels", "make_blocks"]
 
@@ -23,14 +23,14 @@ _NO_PROGRESS = 0.9  # a cluster that keeps this share of the rows is split at ra
 def make_blocks(
     partition: Any,
     block_size: int,
-    data: Data,
+    table: ArrayTable,
     kernel: Kernel,
     *,
     noise: float,
     random_state: np.random.RandomState,
     executor: Executor,
 ) -> list[Block] | None:
-    """Return the rows of each block, without those that have no say; None if every block is a single row.
+    """Return the rows of each block, without those of weight zero; None if every block is a single row.
 
     Parameters
     ----------
@@ -38,16 +38,16 @@ def make_blocks(
         "random", "kmeans", "order", or a label for each row.
     block_size : int
         Most rows of a block; labels make blocks of any size.
-    data : Data
+    table : ArrayTable
     kernel : Kernel
         Its length scales, one per feature, are the metric of k-means.
     noise : float
     random_state : RandomState
     executor : Threads
     """
-    used = rows_with_a_say(data, noise)
+    used = used_rows(table, noise)
     if not isinstance(partition, str):
-        return _not_single(_by_label(_checked_labels(partition, data.rows.n_rows), used))
+        return _not_single(_by_label(_checked_labels(partition, table.n_rows), used))
     if partition not in PARTITIONS:
         names = ", ".join(repr(name) for name in PARTITIONS)
         msg = f"partition must be one of {names}, or an array of labels; got {partition!r}."
@@ -55,18 +55,18 @@ def make_blocks(
     if block_size == 1:
         return None
     if partition == "order":
-        return _in_order(used, block_size, data.rows.n_rows)
+        return _in_order(used, block_size, table.n_rows)
     if partition == "random":
         n_blocks = -(-len(used) // block_size)
         return [np.sort(part) for part in np.array_split(random_state.permutation(used), n_blocks)]
-    return _Clusters(data.rows, metric_of(kernel), block_size, random_state, executor).split(used)
+    return _Clusters(table.rows, metric_of(kernel), block_size, random_state, executor).split(used)
 
 
-def block_labels(blocks: list[Block] | None, data: Data, noise: float) -> IntArray:
-    """Number of the block of each row, -1 for rows in none; without blocks each row that has a say is one."""
-    labels = np.full(data.rows.n_rows, -1)
+def block_labels(blocks: list[Block] | None, table: ArrayTable, noise: float) -> IntArray:
+    """Number of the block of each row, -1 for rows in none; without blocks each row of positive weight is one."""
+    labels = np.full(table.n_rows, -1)
     if blocks is None:
-        used = rows_with_a_say(data, noise)
+        used = used_rows(table, noise)
         labels[used] = np.arange(len(used))
         return labels
     for number, block in enumerate(blocks):
@@ -133,5 +133,5 @@ class _Clusters:
 
     def _nearest(self, index: IntArray, centres: FloatArray) -> IntArray:
         whole = len(index) == self._rows.n_rows
-        rows = self._rows if whole else SomeRows(self._rows, index)
+        rows = self._rows if whole else self._rows.subset(index)
         return nearest_points(rows, centres, self._scale, executor=self._executor)

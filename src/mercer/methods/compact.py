@@ -1,0 +1,138 @@
+r"""The LS-SVM on a kernel of compact support: the exact system, on a sparse matrix.
+
+===========  ==================  ============  ==========================================
+symbol       code                shape         meaning
+===========  ==================  ============  ==========================================
+Ω            ``gram``            (n, n)        kernel matrix, sparse
+H            ``system``          (n, n)        Ω + W⁻¹/γ, with 1/γ = ``noise``
+η, ν         ``eta``, ``nu``     (n,), (n, p)  H⁻¹1 and H⁻¹y
+s            ``total``                         1ᵀη
+b            ``intercept``       (p,)          ηᵀy/s
+α            ``coefficients``    (n, p)        ν - ηb
+===========  ==================  ============  ==========================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from mercer._typing import FloatArray, IntArray
+from mercer.engine import ArrayTable, Executor, SparseKernel, neighbour_distance
+from mercer.kernels import Compact, Wendland
+from mercer.methods.compact_system import CompactSystem, Options, least_eigenvalue
+from mercer.methods.inputs import resolve_kernel, used_rows
+from mercer.methods.lssvm import solve_lssvm
+from mercer.model import KernelExpansion
+
+__all__ = ["CompactFit", "fit_compact", "resolve_compact"]
+
+# From residuals (n, p) and weights to the share of its weight that each row keeps in a second fit.
+Reweight: TypeAlias = Callable[[FloatArray, FloatArray], FloatArray]
+
+_SAMPLE = 256  # rows whose neighbours are counted for length_scale="auto"
+_NEIGHBOURS = 50  # that a row is to have on average with length_scale="auto"
+
+
+@dataclass(frozen=True)
+class CompactFit:
+    """The model, and what it was solved with.
+
+    Attributes
+    ----------
+    expansion : KernelExpansion
+    sparse_kernel : SparseKernel
+    system : CompactSystem
+    eta : array (n,) or None
+        H⁻¹1, in places, with an intercept.
+    n_neighbours : array (n,)
+        Of each row, without itself.
+    min_eigenvalue : float or None
+        A bound, where the kernel does not guarantee definiteness.
+    condition : float
+    robust_weights : array (rows of the table,) or None
+    """
+
+    expansion: KernelExpansion
+    sparse_kernel: SparseKernel
+    system: CompactSystem
+    eta: FloatArray | None
+    n_neighbours: IntArray
+    min_eigenvalue: float | None
+    condition: float
+    robust_weights: FloatArray | None
+
+
+def fit_compact(
+    table: ArrayTable,
+    kernel: Compact,
+    *,
+    noise: float,
+    intercept: bool,
+    options: Options,
+    reweight: Reweight | None,
+    rng: np.random.Generator,
+    executor: Executor,
+) -> CompactFit:
+    """Fit all rows of positive weight; ``reweight`` asks for a second fit with other weights."""
+    index = used_rows(table, noise)
+    points = table.rows.take(index).astype(np.float64, copy=False)
+    sparse_kernel = SparseKernel(kernel, points, table.dtype)
+    sparse_kernel.check_memory(rng)
+    gram, order = sparse_kernel.gram(executor=executor), sparse_kernel.order
+    weights = (np.ones(len(index)) if table.weights is None else table.weights[index])[order]
+    targets = table.targets[index][order]
+    # Before the matrix is factored: an indefinite one has pivots that tell nothing.
+    guaranteed = kernel.is_guaranteed(points.shape[1])
+    smallest = float(np.min(noise / weights))
+    min_eigenvalue = None if guaranteed else least_eigenvalue(gram, smallest, rng, executor)
+
+    def solved(weights: FloatArray) -> tuple[CompactSystem, Any]:
+        system = CompactSystem(sparse_kernel, gram, noise / weights, options)
+        return system, solve_lssvm(lambda right: system.solve(right, executor), targets, weights, intercept=intercept)
+
+    (system, solution), robust_weights = solved(weights), None
+    if reweight is not None:
+        shares = reweight(solution.coefficients * system.diagonal[:, np.newaxis], weights)
+        system, solution = solved(weights * shares)
+        robust_weights = np.zeros(table.n_rows)
+        robust_weights[index[order]] = shares
+    coefficients = np.empty_like(solution.coefficients)
+    coefficients[order] = solution.coefficients
+    return CompactFit(
+        expansion=KernelExpansion(kernel, points, coefficients, solution.intercept, None),
+        sparse_kernel=sparse_kernel,
+        system=system,
+        eta=solution.eta,
+        n_neighbours=np.diff(gram.starts) - 1,
+        min_eigenvalue=min_eigenvalue,
+        condition=system.condition(min_eigenvalue or 0.0, rng, executor),
+        robust_weights=robust_weights,
+    )
+
+
+def resolve_compact(
+    kernel: Any, table: ArrayTable, *, rng: np.random.Generator, random_state: Any, executor: Executor
+) -> Compact:
+    """The kernel with numbers for parameters; ``length_scale="auto"`` gives rows 50 neighbours on average."""
+    given = kernel
+    if isinstance(kernel, str) and kernel == "wendland":
+        kernel = Wendland(length_scale="auto")
+    if not isinstance(kernel, Compact):
+        msg = (
+            "kernel must be 'wendland' or a kernel of compact support (Wendland, CompactGaussian), whose matrix is "
+            f"sparse; got {given!r}. For others there are ExactRegressor and NystromRegressor."
+        )
+        raise ValueError(msg)  # noqa: TRY004  as for other values of this parameter
+    if kernel.is_automatic:
+        kernel.check(table.n_features)
+        index = np.arange(table.n_rows) if table.weights is None else np.flatnonzero(table.weights)
+        sample = table.rows.take(np.sort(rng.permutation(index)[:_SAMPLE]))
+        kernel = kernel.with_radius(
+            neighbour_distance(table.rows.subset(index), sample, _NEIGHBOURS, executor=executor)
+        )
+    resolved: Compact = resolve_kernel(kernel, table, random_state)
+    return resolved

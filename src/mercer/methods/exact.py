@@ -1,0 +1,150 @@
+r"""The full kernel system: Gaussian process, kernel ridge and LS-SVM.
+
+===========  ==================  ==========  =============================
+symbol       code                shape       meaning
+===========  ==================  ==========  =============================
+H            ``matrix``          (n, n)      K + λW⁻¹
+α            ``coefficients``    (n, p)      weights of the rows
+b            ``intercept``       (p,)        intercept of the LS-SVM
+===========  ==================  ==========  =============================
+
+Without an intercept :math:`\alpha = H^{-1}y`; with one see ``lssvm``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from mercer._typing import FloatArray, IntArray
+from mercer.engine import ArrayRows, ArrayTable, Executor, Rows, kernel_matrix
+from mercer.kernels import Kernel, Precomputed
+from mercer.methods.inputs import used_rows
+from mercer.methods.lssvm import solve_lssvm
+from mercer.methods.matrix_free import solve_matrix_free
+from mercer.model import KernelExpansion, Variance
+from mercer.solvers.conjugate_gradient import IterativeSolution
+from mercer.solvers.dense import CholeskyFactor, cholesky_in_place
+
+__all__ = ["ExactFit", "Iteration", "fit_exact", "leave_one_out"]
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """How conjugate gradients work."""
+
+    tol: float
+    max_iter: int
+    random_state: Any
+
+
+@dataclass(frozen=True)
+class ExactFit:
+    """The model of all rows, and what it was solved with.
+
+    Attributes
+    ----------
+    expansion : KernelExpansion
+        Its points are the rows of positive weight, or their numbers if the kernel is precomputed.
+    index : array (m,)
+        Numbers of these rows.
+    factor : CholeskyFactor or None
+        Of H.
+    eta : array (m,) or None
+    iterative : IterativeSolution or None
+        Of conjugate gradients.
+    """
+
+    expansion: KernelExpansion
+    index: IntArray
+    factor: CholeskyFactor | None
+    eta: FloatArray | None
+    iterative: IterativeSolution | None
+
+
+def fit_exact(
+    table: ArrayTable,
+    kernel: Kernel,
+    *,
+    noise: float,
+    intercept: bool,
+    solver: Literal["cholesky", "cg"],
+    iteration: Iteration,
+    executor: Executor,
+) -> ExactFit:
+    """Solve the system of all rows of positive weight, by Cholesky in one n × n matrix or without it.
+
+    Time n³/3 and memory n², or n² kernel values for each step of conjugate gradients.
+    """
+    index = used_rows(table, noise)
+    weights = np.ones(len(index)) if table.weights is None else table.weights[index]
+    rows, points = _points(table.rows, index, kernel)
+    factor: CholeskyFactor | None = None
+    found: list[IterativeSolution] = []
+    if solver == "cholesky":
+        factor = _factor(kernel_matrix(rows, kernel, points, executor=executor), noise, weights)
+
+    def solve(right: FloatArray) -> FloatArray:
+        if factor is not None:
+            return factor.solve(right)
+        found.append(
+            solve_matrix_free(
+                rows, kernel, points, right,
+                noise=noise, weights=weights, tol=iteration.tol, max_iter=iteration.max_iter,
+                random_state=iteration.random_state, executor=executor,
+            )
+        )  # fmt: skip
+        return found[0].value
+
+    solution = solve_lssvm(solve, table.targets[index], weights, intercept=intercept)
+    variance = None if factor is None else _variance(factor, solution.eta)
+    expansion = KernelExpansion(kernel, points, solution.coefficients, solution.intercept, variance)
+    return ExactFit(expansion, index, factor, solution.eta, found[0] if found else None)
+
+
+def leave_one_out(factor: CholeskyFactor, coefficients: FloatArray, eta: FloatArray | None) -> FloatArray:
+    """Residual of each row predicted without itself, shape (n, p): α_i / M⁻¹_ii.
+
+    M is the system that was solved: H, bordered by ones if there is an intercept. Cost: n³/3.
+    """
+    diagonal = factor.inverse_diagonal()
+    if eta is not None:
+        # (M⁻¹)_ii = (H⁻¹)_ii - η_i²/s, which vanishes for a single row: nothing is left to predict it from
+        diagonal = diagonal - eta**2 / np.sum(eta)
+        diagonal[diagonal <= 0] = np.nan
+    return coefficients / diagonal[:, np.newaxis]
+
+
+def _points(rows: Rows, index: IntArray, kernel: Kernel) -> tuple[Rows, FloatArray]:
+    """The rows that count, and the points of the expansion: the same, or their numbers if precomputed."""
+    if isinstance(kernel, Precomputed):
+        kept = rows if len(index) == rows.n_rows else ArrayRows(rows.take(index), checked=True)
+        return kept, index[:, np.newaxis].astype(np.float64)
+    points = rows.take(index).astype(np.float64, copy=False)
+    return ArrayRows(points, checked=True), points
+
+
+def _factor(matrix: FloatArray, noise: float, weights: FloatArray) -> CholeskyFactor:
+    """H = K + λW⁻¹ = LLᵀ, in the memory of K."""
+    spread = _jitter_spread(np.diagonal(matrix), noise, weights)
+    matrix[np.diag_indices_from(matrix)] += noise / weights
+    return cholesky_in_place(matrix, spread=spread)
+
+
+def _jitter_spread(diagonal: FloatArray, noise: float, weights: FloatArray) -> FloatArray:
+    """Shares of jitter in proportion to the noise, so that it does not change the rows' relative weights."""
+    if not np.all(np.isfinite(diagonal)):
+        return np.ones(len(diagonal))  # refused where the matrix is factored
+    unit = np.max(diagonal * weights) / weights
+    return np.asarray(unit / np.max(diagonal + noise / weights))
+
+
+def _variance(factor: CholeskyFactor, eta: FloatArray | None) -> Variance:
+    if eta is None:
+        return Variance(lower=factor.lower)
+    # var f(x) = k(x,x) - kᵀH⁻¹k + (1 - ηᵀk)²/s, and ηᵀk = (L⁻¹1)ᵀ(L⁻¹k)
+    root_s = np.sqrt(np.sum(eta))
+    ones = factor.half_solve(np.ones(len(eta)))
+    return Variance(lower=factor.lower, root=ones[np.newaxis] / root_s, offset=np.array([1.0 / root_s]))

@@ -1,0 +1,56 @@
+r"""The LS-SVM: a linear system with an intercept, by two solves with the same matrix.
+
+======  ==================  ============  ==========================================
+symbol  code                shape         meaning
+======  ==================  ============  ==========================================
+H                           (n, n)        K + λW⁻¹, known by its solutions only
+η, ν    ``eta``, ``nu``     (n,), (n, p)  H⁻¹1 and H⁻¹y
+b       ``intercept``       (p,)          ηᵀy/1ᵀη
+α       ``coefficients``    (n, p)        ν - ηb
+======  ==================  ============  ==========================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from mercer._typing import FloatArray
+
+__all__ = ["LssvmSolution", "solve_lssvm"]
+
+
+@dataclass(frozen=True)
+class LssvmSolution:
+    """Coefficients (n, p) and intercept (p,); ``eta`` (n,) is None without an intercept."""
+
+    coefficients: FloatArray
+    intercept: FloatArray
+    eta: FloatArray | None
+
+
+def solve_lssvm(
+    solve: Callable[[FloatArray], FloatArray], targets: FloatArray, weights: FloatArray, *, intercept: bool
+) -> LssvmSolution:
+    """Solve H(α) + b1 = y with 1ᵀα = 0, or without an intercept Hα = y.
+
+    Parameters
+    ----------
+    solve : callable
+        From right-hand sides (n, q) to H⁻¹ times them.
+    targets : array (n, p)
+    weights : array (n,)
+    intercept : bool
+    """
+    if not intercept:
+        return LssvmSolution(solve(targets), np.zeros(targets.shape[1]), None)
+    # The model moves with a constant added to y: without y's offset nothing is lost to it.
+    shift = np.average(targets, axis=0, weights=weights)
+    right = np.column_stack([targets - shift, np.ones(len(targets))])
+    # Hν = y, Hη = 1
+    solution = solve(right)
+    nu, eta = solution[:, :-1], solution[:, -1]
+    b = eta @ right[:, :-1] / np.sum(eta)
+    return LssvmSolution(nu - np.outer(eta, b), b + shift, eta)

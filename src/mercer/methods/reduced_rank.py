@@ -1,0 +1,131 @@
+r"""The reduced rank approximation: all rows as kernels, their weights from a Gram matrix of low rank.
+
+=================  ==========================  ==========  ==================================================
+document 000       code                        shape       meaning
+=================  ==========================  ==========  ==================================================
+Σ^{m,b}, Σ^{b,b}   K_nm = VLᵀ, K_mm = LLᵀ                  the Gram matrix is taken for VVᵀ (6)
+w_opt              ``coefficients`` α          (n, p)      (VVᵀ + Λ)⁻¹y, Λ = λW⁻¹ (section 4)
+\-                 ``solution.weights`` u      (m, p)      (I + VᵀΛ⁻¹V) u = VᵀΛ⁻¹y: the subset of representers
+=================  ==========================  ==========  ==================================================
+
+By Woodbury :math:`\alpha = \Lambda^{-1}(y - Vu)`: the residuals of the subset of representers over their noise. At a
+new input, with :math:`k_n(x) = Vv(x) + e(x)`, the mean is :math:`v^\top u + e^\top\alpha`, so both methods agree where
+the basis spans the kernel, :math:`e = 0`. With :math:`h = V^\top\Lambda^{-1}e` the variance is
+
+.. math:: k(x,x) - |v|^2 - e^\top\Lambda^{-1}e + (v - h)^\top(I + V^\top\Lambda^{-1}V)^{-1}(v - h),
+
+and nothing keeps it from being negative.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mercer._typing import FloatArray
+from mercer.engine import (
+    ArrayRows,
+    ArrayTable,
+    Executor,
+    Rows,
+    features_times,
+    gram_matrix,
+    kernel_diagonal,
+    normal_statistics,
+    residual_products,
+)
+from mercer.methods.frame import Frame
+from mercer.methods.inputs import target_shift, used_rows
+from mercer.model import KernelExpansion
+from mercer.solvers.ridge import RidgeSolution
+
+__all__ = ["ReducedRankVariance", "fit_reduced_rank"]
+
+ROUNDING = 1e-8  # a variance above minus this share of the prior's is zero
+_REFUSED_ERROR = 1e-3  # rounding of predictions, as a share of the targets, beyond which a noise is too small
+
+
+@dataclass(frozen=True)
+class ReducedRankVariance:
+    """What the error bars are computed from.
+
+    Attributes
+    ----------
+    frame : Frame
+    points : array (n, d)
+        Of the expansion.
+    solution : RidgeSolution
+    precisions : array (n,)
+        ω/λ.
+    """
+
+    frame: Frame
+    points: FloatArray
+    solution: RidgeSolution
+    precisions: FloatArray
+
+    def variances(self, rows: Rows, executor: Executor) -> FloatArray:
+        """Variance of the function at the rows, shape (n,), as it comes out: perhaps negative, but not by rounding."""
+        prior = kernel_diagonal(rows, self.frame.kernel, executor=executor)
+        variances = np.empty(rows.n_rows)
+        for start, stop, queries in rows.tiles(0, rows.n_rows, max(256, len(self.frame.lower))):
+            variances[start:stop] = prior[start:stop] + self._correction(queries, executor, full=False)
+        rounding = np.abs(variances) <= ROUNDING * prior
+        variances[rounding] = np.maximum(variances[rounding], 0.0)
+        return variances
+
+    def covariance(self, rows: Rows, executor: Executor) -> tuple[FloatArray, FloatArray]:
+        """Covariance of the function between the rows, shape (n, n), and the prior variances (n,)."""
+        queries = rows.take(np.arange(rows.n_rows))
+        prior = gram_matrix(rows, self.frame.kernel, executor=executor)
+        result = prior + self._correction(queries, executor, full=True)
+        return np.asarray((result + result.T) / 2), np.diagonal(prior)
+
+    def _correction(self, queries: FloatArray, executor: Executor, *, full: bool) -> FloatArray:
+        """What the data take from the prior (co)variance of the queries."""
+        solution, features = self.solution, self.frame.features(whitened=True)
+        queries = queries.astype(np.float64, copy=False)
+        rows = ArrayRows(self.points, checked=True)
+        products = residual_products(rows, features, queries, self.precisions, full=full, executor=executor)
+        v = features.tile(queries)
+        left = 1.0 - products.sums  # of the constant's weight
+        root = (v - products.projections.T - np.outer(left, solution.mean)) @ solution.root.T
+        if full:
+            return root @ root.T + solution.constant * np.outer(left, left) - v @ v.T - products.squares
+        squares = np.einsum("ij,ij->i", root, root) - np.einsum("ij,ij->i", v, v)
+        return np.asarray(squares + solution.constant * left**2 - products.squares)
+
+
+def fit_reduced_rank(
+    table: ArrayTable, frame: Frame, *, noise: float, intercept: bool, executor: Executor
+) -> tuple[KernelExpansion, ReducedRankVariance]:
+    """Solve for the weights of all rows of positive weight."""
+    features, shift = frame.features(whitened=True), target_shift(table, intercept=intercept)
+    shifted = table.shifted(shift)
+    # (I + VᵀΛ⁻¹V) u = VᵀΛ⁻¹y
+    sums = normal_statistics(shifted, features, executor=executor)
+    solution = frame.problem(sums, shift, intercept=intercept).solve(noise)
+    # α = Λ⁻¹(y - b - Vu)
+    index = used_rows(table, noise)
+    points = table.rows.take(index).astype(np.float64, copy=False)
+    precisions = np.full(len(index), 1.0 / noise) if table.weights is None else table.weights[index] / noise
+    _check_rounding(frame, points, precisions, noise)
+    rows = ArrayRows(points, checked=True)
+    fitted = features_times(rows, features, solution.weights, executor=executor) + solution.intercept
+    coefficients = precisions[:, np.newaxis] * (shifted.targets[index] - fitted)
+    expansion = KernelExpansion(frame.kernel, points, coefficients, solution.shifted_intercept(shift))
+    return expansion, ReducedRankVariance(frame, points, solution, precisions)
+
+
+def _check_rounding(frame: Frame, points: FloatArray, precisions: FloatArray, noise: float) -> None:
+    # Residuals are known to eps|y|; divided by the noise and summed with n kernel values this is what comes of it.
+    largest = float(np.max(precisions * frame.kernel.diagonal(points), initial=0.0))
+    error = float(np.finfo(np.float64).eps) * len(points) * largest
+    if not error <= _REFUSED_ERROR:
+        msg = (
+            f"noise={noise:.3g} is too small for {len(points)} rows: weights are residuals divided by the noise, and "
+            f"rounding would be {error:.1g} of the targets. Use {noise * error / _REFUSED_ERROR:.1g} or more, or "
+            "NystromRegressor."
+        )
+        raise ValueError(msg)
