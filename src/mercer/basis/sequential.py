@@ -19,7 +19,7 @@ class Sequential(BasisStrategy):
     A row is kept if it is new and useful; if there are enough, the one whose removal costs least goes. See
     ``OnlineRegressor``.
 
-    Cost: about 3n·m² multiply-adds on two threads, one pass over the rows; memory m².
+    Cost: about 3n·m² multiply-adds on one thread, one pass over the rows; memory m².
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class Sequential(BasisStrategy):
             gain_tol=float(self.gain_tol) if self.selection == "supervised" else None,
         )
         shape = task.rows.n_features, task.targets.shape[1]
-        learner = SequentialLearner(task.kernel, rules, *shape, n_jobs=task.executor.n_jobs)
+        learner = SequentialLearner(task.kernel, rules, *shape)
         seen = np.arange(task.rows.n_rows) if task.weights is None else np.flatnonzero(task.weights > 0)
         for _ in learner.stream(task.rows, task.targets, task.weights):
             pass

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 from scipy.linalg import solve_triangular
 
 from mercer._typing import FloatArray, IntArray
-from mercer.engine.executors.threads import blas_threads, pair
+from mercer.engine.executors.threads import blas_threads
 from mercer.engine.rows import ArrayRows, Rows
 from mercer.engine.stream_values import FactoredRows, TabulatedRows
 from mercer.engine.tiles import tile_rows, working_memory_bytes
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.kernels import Kernel
-from mercer.solvers.recursive import BlockRecursion, Rules, Source, Together, inverse
+from mercer.solvers.recursive import BlockRecursion, Rules, Source, inverse
 
 __all__ = ["SequentialLearner"]
 
@@ -25,14 +25,11 @@ _SMALL = 200  # kernel values
 _LARGE = 200  # functions
 _PIECE = 256  # rows whose kernel values, also among each other, are made together; half of it for small dictionaries
 # Rows that are learned together, where compiled code computes their kernel values, times what a row takes: a tenth of a
-# second or so, as nothing can be interrupted in between; or so many rows, as two threads start slowly.
-_WORK, _LEAST_ROWS = 500_000_000, 2048
+# second or so, as nothing can be interrupted in between.
+_WORK = 500_000_000
 # The same for a second or so, and bytes: rows of a source that are read and learned together.
 _SECOND, _MEMORY = 4_000_000_000, 1 << 25
 _RETRY = 8  # pieces after which compiled code is tried again, when a row was too far for it
-# A second thread takes a millisecond or two to start with, and saves a third of the time: it is worth it from so many
-# functions on, and from so many rows times the square of functions.
-_SIDE_BY_SIDE, _WORTH = 64, 50_000_000
 
 
 class SequentialLearner:
@@ -44,8 +41,6 @@ class SequentialLearner:
         With numbers for parameters.
     rules : Rules
     n_features, n_outputs : int
-    n_jobs : int, default=1
-        Threads; more than two are not used.
 
     Attributes
     ----------
@@ -55,12 +50,10 @@ class SequentialLearner:
         Coefficients, cost, counts.
     """
 
-    def __init__(self, kernel: Kernel, rules: Rules, n_features: int, n_outputs: int, *, n_jobs: int = 1) -> None:
+    def __init__(self, kernel: Kernel, rules: Rules, n_features: int, n_outputs: int) -> None:
         self.kernel = kernel
         self.recursion = BlockRecursion(rules, n_outputs)
         self.points: FloatArray = np.empty((0, n_features))
-        self.n_jobs = n_jobs
-        self._together: Together | None = None
         self._values: FactoredRows | TabulatedRows | None = None
 
     def learn(self, rows: FloatArray, targets: FloatArray, weights: FloatArray | None = None) -> FloatArray:
@@ -85,8 +78,8 @@ class SequentialLearner:
             start, residuals[0] = 1, float(np.sum(targets[0] ** 2))
         n_left = len(rows) - start
         small = n_left * (n_left + len(self.points)) < _SMALL  # holding BLAS would take longer than the work
-        # The products of a block are too small for more threads of BLAS; two products go side by side.
-        with nullcontext() if small else blas_threads(1), self._pair(n_left) as self._together:
+        # The products of a block are too small for more threads of BLAS.
+        with nullcontext() if small else blas_threads(1):
             while start < len(rows):
                 here, values = self._piece(rows[start:])
                 span = slice(start, start + len(here))
@@ -103,10 +96,7 @@ class SequentialLearner:
         if not isinstance(self._values, TabulatedRows):
             most = max(m, min(self.recursion.rules.max_basis, max(2 * m, m + _PIECE)))
             work = most**2 + 16 * (most + rows.shape[1]) + 1000  # as large as the square of functions, if they are many
-            most_rows = max(_LEAST_ROWS, _WORK // work)
-            if self._together is not None and not _is_worth(len(rows), m):  # there may soon be more functions
-                most_rows = min(most_rows, max(_PIECE // 2, self.recursion.n_seen))
-            piece = rows[:most_rows]
+            piece = rows[: max(_PIECE, _WORK // work)]
             source = self._factored(piece, most)
             if source is not None:
                 return piece, source
@@ -151,7 +141,7 @@ class SequentialLearner:
     def copy(self) -> SequentialLearner:
         """A learner with the same future that shares nothing that changes."""
         rules = self.recursion.rules
-        other = SequentialLearner(self.kernel, rules, self.points.shape[1], self.n_outputs, n_jobs=self.n_jobs)
+        other = SequentialLearner(self.kernel, rules, self.points.shape[1], self.n_outputs)
         other.recursion, other.points = self.recursion.copy(), self.points.copy()
         # What is bound goes with the copy, which is the one that goes on; if it fails, this one binds again.
         other._values, self._values = self._values, None
@@ -239,11 +229,7 @@ class SequentialLearner:
         return int(self.recursion.coefficients.shape[1])
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"_values": None, "_together": None}  # without rows that were seen
-
-    def _pair(self, n_rows: int) -> AbstractContextManager[Together | None]:
-        long = self.n_jobs > 1 and _is_worth(n_rows, self.recursion.rules.max_basis)
-        return pair() if long else nullcontext(None)
+        return vars(self) | {"_values": None}  # without rows that were seen
 
     def _factored(self, rows: FloatArray, most: int) -> Source | None:
         """Kernel values, to up to so many functions, that compiled code computes, if it can."""
@@ -262,9 +248,8 @@ class SequentialLearner:
         self, rows: FloatArray, values: FloatArray | Source, data: tuple[FloatArray, FloatArray, FloatArray]
     ) -> FloatArray:
         """Learn rows with k(x, x), targets and weights, as many as their values allow."""
-        together = self._together if _is_worth(len(rows), len(self.points)) else None
         fixed = int(self.recursion.rules.intercept)
-        origin, squares = self.recursion.learn(values, *data, together=together)
+        origin, squares = self.recursion.learn(values, *data)
         origin = origin[fixed:]  # without the constant
         places = np.flatnonzero(origin >= 0)
         if len(places):
@@ -296,11 +281,6 @@ class SequentialLearner:
             msg = f"k(x, x) goes up to {np.max(prior):.1g}: kernel values overflow when they are squared. Scale X."
             raise ValueError(msg)
         return prior
-
-
-def _is_worth(n_rows: int, n_functions: int) -> bool:
-    """Whether to learn so many rows by two threads."""
-    return n_functions >= _SIDE_BY_SIDE and n_rows * n_functions**2 >= _WORTH
 
 
 def _gathered(rows: Rows, tile: int, most: int) -> Iterator[tuple[int, int, FloatArray]]:

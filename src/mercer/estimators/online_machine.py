@@ -108,7 +108,6 @@ class OnlineMachine(BaseEstimator, ABC):
             weights = np.zeros(len(weights))
             weights[used] = np.asarray(data.weights)[used]
         learner, new = self._next_learner(), []
-        learner.n_jobs = make_threads(self).n_jobs
         for stop, squares in learner.stream(data.rows, data.targets, weights, often=bool(self.record or self.verbose)):
             if self.record and len(squares):
                 new.append((learner.recursion.n_seen, len(learner.points), float(np.mean(squares))))

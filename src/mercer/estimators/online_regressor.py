@@ -55,7 +55,7 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
     random_state : int, RandomState or None, default=None
         For the rows on which a median distance is found.
     n_jobs : int or None, default=None
-        Threads for predictions and the second pass; learning uses two at most.
+        Threads for predictions and the second pass; learning uses one.
     verbose : int, default=0
         1 shows progress.
 

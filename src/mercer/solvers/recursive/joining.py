@@ -1,0 +1,178 @@
+r"""Functions that come and go within a block of rows.
+
+Growing and then pruning the newcomer is the normal step alone, and is known beforehand: its score would be
+:math:`\kappa^2\Delta_b`, the others' :math:`(w_i + \kappa v_i)^2/(P^{-1}_{ii} + v_i^2/\Delta_b)`.
+
+New vectors are made in the next free rows of V and G, where they stay if the newcomer does.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mercer._jit import jit_sum
+from mercer._typing import FloatArray, IntArray
+from mercer.solvers.recursive.block import FULL, Block, Layout, Matrices
+from mercer.solvers.recursive.rules import TIE
+from mercer.solvers.recursive.vectors import add_column, add_multiple, add_squares, fill_with_zeros
+
+__all__ = ["Newcomer", "is_weakest", "join", "prepare", "weakest"]
+
+
+class Newcomer(NamedTuple):
+    """A row that is new and useful: t, its place in the block; its slot; δ; Δ; Δ_b; κ²Δ_b."""
+
+    t: int
+    slot: int
+    delta: float
+    Delta: float
+    pivot: float
+    gain: float
+
+
+@jit_sum
+def prepare(table: FloatArray, at: Layout, tally: Any, new: Newcomer) -> None:
+    """Make v = [-a - (δ/Δ)u, 1]."""
+    u, a, v, ratio = at.V + tally.n_V - 1, at.a + new.t, at.V + tally.n_V, new.delta / new.Delta
+    for i in range(new.slot):
+        table[v, i] = -table[a, i] - ratio * table[u, i]
+        table[at.scores, i] = 0.0
+    table[v, new.slot] = 1.0
+
+
+@jit_sum
+def is_weakest(table: FloatArray, at: Layout, tally: Any, kappa: FloatArray, new: Newcomer, fixed: Any) -> Any:
+    """Whether removing the newcomer costs least, or as much as anything else: most are, and it takes no division.
+
+    Fills in (w + κv)², summed over the outputs that count.
+    """
+    v, share, excess = at.V + tally.n_V, new.gain / new.pivot, 0.0
+    for o in range(tally.n_scored):
+        kappa_o, w = kappa[o], at.w + o
+        for i in range(new.slot):
+            total = table[w, i] + kappa_o * table[v, i]
+            table[at.scores, i] += total * total
+    for i in range(np.uintp(fixed), np.uintp(new.slot)):
+        v_i = table[v, i]
+        above = new.gain * table[at.P_diagonal, i] + share * v_i * v_i - (1.0 + TIE) * table[at.scores, i]
+        excess += table[at.used, i] * (above if above > 0.0 else 0.0)
+    return excess == 0.0
+
+
+@jit_sum
+def weakest(table: FloatArray, at: Layout, v: Any, births: IntArray, new: Newcomer, fixed: Any) -> Any:
+    """The slot whose removal would cost least after the newcomer's arrival: among equals the newest."""
+    lowest = new.gain
+    for i in range(fixed, new.slot):
+        table[at.scores, i] /= table[at.P_diagonal, i] + table[v, i] * table[v, i] / new.pivot
+        if table[at.used, i] > 0.0:
+            lowest = min(lowest, table[at.scores, i])
+    limit, found = lowest * (1.0 + TIE), new.slot
+    if new.gain <= limit:
+        return found  # the newest of all
+    for i in range(fixed, new.slot):
+        is_equal = table[at.used, i] > 0.0 and table[at.scores, i] <= limit
+        if is_equal and (found == new.slot or births[i] > births[found]):
+            found = i
+    return found
+
+
+@jit_sum
+def join(block: Block, before: Matrices, new: Newcomer, place: Any) -> None:
+    """Have the newcomer take a place of its own, or that of a function, which is removed."""
+    _grow(block, new)
+    tally, homes, here = block.tally[0], block.homes, new.slot
+    if place < here:
+        _prune(block, before, place, here + 1)
+        homes[here] = homes[place]
+    else:
+        homes[here] = tally.size
+        tally.size += 1
+
+
+@jit_sum
+def _grow(block: Block, new: Newcomer) -> None:
+    """P⁻¹ + vvᵀ/Δ_b, w + κv, ξ - κ²Δ_b;  K⁻¹ + ggᵀ/δ with g = [-a, 1]."""
+    table, at, tally, here = block.table, block.at, block.tally[0], new.slot
+    for o in range(len(block.kappa)):
+        add_multiple(table, at.w + o, at.V + tally.n_V, block.kappa[o], here + 1)
+        if o >= tally.n_scored:
+            tally.hidden_cost -= block.kappa[o] ** 2 * new.pivot
+    tally.cost -= new.gain
+    _add_to_P(block, 1.0 / new.pivot, here + 1)
+    a, g = at.a + new.t, at.G + tally.n_G
+    for i in range(here):
+        table[g, i] = -table[a, i]
+    table[g, here] = 1.0
+    _add_to_K(block, 1.0 / new.delta, here + 1)
+    table[at.used, here] = 1.0
+    tally.n_grown += 1
+
+
+@jit_sum
+def _prune(block: Block, before: Matrices, place: Any, size: Any) -> None:
+    """P⁻¹ - hhᵀ/h_i with h its row i, w - (w_i/h_i)h, ξ + w_i²/h_i;  K⁻¹ - ggᵀ/g_i with g its row i."""
+    table, at, tally = block.table, block.at, block.tally[0]
+    h, g, m = at.V + tally.n_V, at.G + tally.n_G, tally.n_before
+    _copy_row(table, h, before.P, place, (m, size))
+    _copy_row(table, g, before.K, place, (m, size))
+    add_column(table, h, block.c, (at.V, tally.n_V, size), place)
+    add_column(table, g, block.d, (at.G, tally.n_G, size), place)
+    for i in range(size):
+        table[g, i] *= table[at.used, i]
+        table[h, i] = table[at.used, i] * (tally.sigma * table[h, i]) + tally.tau * table[g, i]
+    h_i, g_i = table[h, place], table[g, place]
+    for o in range(len(block.rho)):
+        w_i = table[at.w + o, place]
+        add_multiple(table, at.w + o, h, -w_i / h_i, size)
+        table[at.w + o, place] = 0.0
+        if o < tally.n_scored:
+            tally.cost += w_i * w_i / h_i
+        else:
+            tally.hidden_cost += w_i * w_i / h_i
+    _add_to_P(block, -1.0 / h_i, size)
+    _add_to_K(block, -1.0 / g_i, size)
+    table[at.used, place] = 0.0
+    tally.n_pruned += 1
+
+
+@jit_sum
+def _add_to_P(block: Block, factor: Any, size: Any) -> None:  # noqa: N802  a matrix keeps its letter
+    """Add a multiple of vvᵀ to P⁻¹ = σM + τK⁻¹; v is in the next free row of V."""
+    table, tally = block.table, block.tally[0]
+    v = block.at.V + tally.n_V
+    add_squares(table, block.at.P_diagonal, v, factor, size)
+    fill_with_zeros(table, v, size, tally.n_before + tally.n_rows)
+    block.c[tally.n_V] = factor / tally.sigma
+    tally.n_V += 1
+
+
+@jit_sum
+def _add_to_K(block: Block, factor: Any, size: Any) -> None:  # noqa: N802  as above
+    """Add a multiple of ggᵀ to K⁻¹, and nothing to P⁻¹; g is in the next free row of G."""
+    table, at, tally = block.table, block.at, block.tally[0]
+    g = at.G + tally.n_G
+    fill_with_zeros(table, g, size, tally.n_before + tally.n_rows)
+    block.d[tally.n_G] = factor
+    tally.n_G += 1
+    if block.limits.forgetting < 1.0:
+        add_squares(table, at.K_diagonal, g, factor, size)
+        for i in range(tally.n_before + tally.n_rows):
+            table[at.V + tally.n_V, i] = table[g, i]
+        block.c[tally.n_V] = -factor * tally.tau / tally.sigma
+        tally.n_V += 1
+
+
+@jit_sum
+def _copy_row(table: FloatArray, row: Any, matrix: FloatArray, place: Any, sizes: Any) -> None:
+    """Fill in row ``place`` of a symmetric matrix, of a large one from its upper triangle; zeros in slots beyond it."""
+    m, size = sizes
+    if place < m:
+        above = place if m > FULL else 0  # entries that are known above the diagonal only
+        for i in range(above):
+            table[row, i] = matrix[i, place]
+        for i in range(np.uintp(above), np.uintp(m)):
+            table[row, i] = matrix[place, i]
+    fill_with_zeros(table, row, m if place < m else 0, size)
