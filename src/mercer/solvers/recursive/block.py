@@ -10,7 +10,7 @@ from mercer._typing import AnyArray, FloatArray, IntArray
 from mercer.solvers.compiled_blas import Routines, routines
 from mercer.solvers.recursive.rules import Rules
 
-__all__ = ["FOLD", "FULL", "Block", "Data", "Layout", "Limits", "Matrices", "aligned", "good_length"]
+__all__ = ["FACTOR", "FOLD", "FULL", "KAPPA", "RHO", "Block", "Data", "Layout", "Limits", "Matrices", "aligned", "good_length"]
 
 # Up to so many functions both triangles of the inverses are kept: half of the work is not faster than whole products.
 FULL = 256
@@ -18,6 +18,10 @@ FOLD = 16  # rows after which vectors are folded into the products of the rows t
 
 # Most vectors that a row adds: its own, those of a growth and a pruning, and with forgetting K's two once more.
 _VECTORS_OF_P, _VECTORS_OF_K = 5, 2
+
+# Behind the slots, rows of the table have room for numbers: a vector has its factor there, coefficients have ρ and κ.
+FACTOR = RHO = -1
+KAPPA = -2
 
 # What changes while rows are learned.
 _COUNTS = "n_before n_rows n_V n_G size n_grown n_pruned n_scored n_changed n_moved"
@@ -77,9 +81,6 @@ class Block(NamedTuple):
         All vectors over slots, in one piece of memory: handing over an array takes nine numbers, a row takes one.
     at : Layout
         Where they are in it.
-    c, d : arrays (5 b,), (2 b,)
-        Factors of the vectors V and G.
-    rho, kappa : arrays (p,)
     births, homes : arrays (s,)
         Row number that each slot came from; its place after the block.
     columns : array (s,)
@@ -95,14 +96,12 @@ class Block(NamedTuple):
         seen, as a share of k(x, x); drift: the error of K⁻¹ when it was checked.
     limits : Limits
     blas : Routines
+    n_outputs : int
+        p.
     """
 
     table: FloatArray
     at: Layout
-    c: FloatArray
-    d: FloatArray
-    rho: FloatArray
-    kappa: FloatArray
     births: IntArray
     homes: IntArray
     columns: IntArray
@@ -112,6 +111,7 @@ class Block(NamedTuple):
     tally: AnyArray
     limits: Limits
     blas: Routines
+    n_outputs: int
 
     @classmethod
     def empty(cls, n_rows: int, slots: int, n_outputs: int, limits: Limits) -> Block:
@@ -121,19 +121,18 @@ class Block(NamedTuple):
         first = np.concatenate([[0], np.cumsum(heights)]).tolist()
         numbers: Any = iter(np.empty((5, slots), dtype=np.intp))
         return cls(
-            aligned(first[-1], slots), Layout(*first[:-1]), np.empty(n_V), np.empty(n_G), np.empty(n_outputs),
-            np.empty(n_outputs), *numbers, np.empty((n_rows, _VECTORS_OF_P * FOLD)), np.zeros(1, dtype=_TALLY), limits,
-            routines(),
+            aligned(first[-1], good_length(slots - KAPPA)), Layout(*first[:-1]), *numbers,
+            np.empty((n_rows, _VECTORS_OF_P * FOLD)), np.zeros(1, dtype=_TALLY), limits, routines(), n_outputs,
         )  # fmt: skip
 
     def fits(self, n_rows: int, slots: int, n_outputs: int) -> bool:
         """Whether this is memory for blocks of that many rows, and of at least so many slots."""
-        return (len(self.projections), len(self.rho)) == (n_rows, n_outputs) and self.table.shape[1] >= slots
+        return (len(self.projections), self.n_outputs) == (n_rows, n_outputs) and len(self.births) >= slots
 
     @property
     def w(self) -> FloatArray:
         """The coefficients (p, s)."""
-        return self.table[self.at.w : self.at.w + len(self.rho)]
+        return self.table[self.at.w : self.at.w + self.n_outputs]
 
 
 class Data(NamedTuple):

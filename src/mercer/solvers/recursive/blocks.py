@@ -162,7 +162,7 @@ class BlockRecursion:
         self._matrices = Matrices(*(_with_room(matrix, m, most, room) for matrix in self._matrices))
         rows, limits = min(block_rows(most, self.rules.forgetting), n_rows), Limits.of(self.rules, most)
         if self._block is None or not self._block.fits(rows, most + rows, n_outputs):
-            self._block = Block.empty(rows, good_length(room + rows), n_outputs, limits)
+            self._block = Block.empty(rows, room + rows, n_outputs, limits)
         self._block = block = self._block._replace(limits=limits)
         block.w[:, :m], block.births[:m], block.columns[:m] = self.coefficients.T, self.births, np.arange(m)
         block.tally[:] = 0

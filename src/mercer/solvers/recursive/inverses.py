@@ -21,7 +21,7 @@ from mercer.solvers.compiled_blas import (
     multiply_symmetric,
     stride,
 )
-from mercer.solvers.recursive.block import FULL, Block, Matrices
+from mercer.solvers.recursive.block import FACTOR, FULL, Block, Matrices
 
 __all__ = ["apply", "error_of_inverse", "go_back", "inverse", "lower_factor", "multiply", "take_diagonal"]
 
@@ -63,7 +63,7 @@ def take_diagonal(block: Block, matrix: FloatArray, row: Any) -> None:
 
 
 @jit
-def apply(block: Block, matrix: FloatArray, vectors: Any, factors: FloatArray, number: Any) -> None:
+def apply(block: Block, matrix: FloatArray, vectors: Any, number: Any) -> None:
     """Move the slots of newcomers to their places in an inverse, and add the sum of c vvᵀ; see ``close_block``.
 
     ``vectors`` is the first row of v in the block's table. Of a large inverse, the upper triangle is kept.
@@ -78,11 +78,11 @@ def apply(block: Block, matrix: FloatArray, vectors: Any, factors: FloatArray, n
     if size <= FULL:
         for j in range(number):
             for i in range(size):
-                table[scaled + j, i] = factors[j] * table[vectors + j, i]
+                table[scaled + j, i] = table[vectors + j, FACTOR] * table[vectors + j, i]
         tile = table[scaled : scaled + number, :size]
         add_cross(blas, part, tile, table[vectors : vectors + number, :size])
     else:
-        middle = scaled + _scale(table, vectors, factors[:number], scaled, size)
+        middle = scaled + _scale(table, vectors, number, scaled, size)
         add_gram(blas, part, table[scaled:middle, :size], 1.0)
         add_gram(blas, part, table[middle : scaled + number, :size], -1.0)
 
@@ -97,17 +97,17 @@ def _clear(matrix: FloatArray, place: Any, size: Any) -> None:
 
 
 @jit
-def _scale(table: FloatArray, vectors: Any, factors: FloatArray, scaled: Any, size: Any) -> Any:
+def _scale(table: FloatArray, vectors: Any, number: Any, scaled: Any, size: Any) -> Any:
     """Fill rows with vectors times the roots of their factors, the positive ones first; return how many these are."""
     n_positive = 0
-    for factor in factors:
-        n_positive += factor > 0.0
+    for j in range(vectors, vectors + number):
+        n_positive += table[j, FACTOR] > 0.0
     row_of_positive, row_of_negative = scaled, scaled + n_positive
-    for j in range(len(factors)):
-        root, is_positive = np.sqrt(np.abs(factors[j])), factors[j] > 0.0
+    for j in range(vectors, vectors + number):
+        root, is_positive = np.sqrt(np.abs(table[j, FACTOR])), table[j, FACTOR] > 0.0
         row = row_of_positive if is_positive else row_of_negative
         for i in range(size):
-            table[row, i] = root * table[vectors + j, i]
+            table[row, i] = root * table[j, i]
         row_of_positive += is_positive
         row_of_negative += not is_positive
     return n_positive

@@ -14,11 +14,11 @@ import numpy as np
 
 from mercer._jit import jit_sum
 from mercer._typing import FloatArray, IntArray
-from mercer.solvers.recursive.block import FULL, Block, Layout, Matrices
+from mercer.solvers.recursive.block import FACTOR, FULL, KAPPA, Layout, Limits, Matrices
 from mercer.solvers.recursive.rules import TIE
 from mercer.solvers.recursive.vectors import add_column, add_multiple, add_squares, fill_with_zeros
 
-__all__ = ["Newcomer", "is_weakest", "join", "prepare", "weakest"]
+__all__ = ["Newcomer", "add_to_P", "grow", "place_to_take", "prepare", "prune"]
 
 
 class Newcomer(NamedTuple):
@@ -43,17 +43,30 @@ def prepare(table: FloatArray, at: Layout, tally: Any, new: Newcomer) -> None:
 
 
 @jit_sum
-def is_weakest(table: FloatArray, at: Layout, tally: Any, kappa: FloatArray, new: Newcomer, fixed: Any) -> Any:
-    """Whether removing the newcomer costs least, or as much as anything else: most are, and it takes no division.
+def place_to_take(
+    table: FloatArray, at: Layout, tally: Any, limits: Limits, births: IntArray, new: Newcomer
+) -> Any:
+    """The slot that the newcomer takes: its own, or that of a function to be removed; -1 if it is the weakest itself.
 
     Fills in (w + κv)², summed over the outputs that count.
     """
-    v, share, excess = at.V + tally.n_V, new.gain / new.pivot, 0.0
+    v = at.V + tally.n_V
+    if tally.size < limits.max_basis:
+        return new.slot
     for o in range(tally.n_scored):
-        kappa_o, w = kappa[o], at.w + o
+        w, kappa = at.w + o, table[at.w + o, KAPPA]
         for i in range(new.slot):
-            total = table[w, i] + kappa_o * table[v, i]
+            total = table[w, i] + kappa * table[v, i]
             table[at.scores, i] += total * total
+    if _is_weakest(table, at, v, new, limits.fixed):
+        return -1
+    return _weakest(table, at, v, births, new, limits.fixed)
+
+
+@jit_sum
+def _is_weakest(table: FloatArray, at: Layout, v: Any, new: Newcomer, fixed: Any) -> Any:
+    """Whether removing the newcomer costs least, or as much as anything else: most are, and it takes no division."""
+    share, excess = new.gain / new.pivot, 0.0
     for i in range(np.uintp(fixed), np.uintp(new.slot)):
         v_i = table[v, i]
         above = new.gain * table[at.P_diagonal, i] + share * v_i * v_i - (1.0 + TIE) * table[at.scores, i]
@@ -62,69 +75,54 @@ def is_weakest(table: FloatArray, at: Layout, tally: Any, kappa: FloatArray, new
 
 
 @jit_sum
-def weakest(table: FloatArray, at: Layout, v: Any, births: IntArray, new: Newcomer, fixed: Any) -> Any:
+def _weakest(table: FloatArray, at: Layout, v: Any, births: IntArray, new: Newcomer, fixed: Any) -> Any:
     """The slot whose removal would cost least after the newcomer's arrival: among equals the newest."""
-    lowest = new.gain
+    lowest, found = new.gain, -1
     for i in range(fixed, new.slot):
         table[at.scores, i] /= table[at.P_diagonal, i] + table[v, i] * table[v, i] / new.pivot
         if table[at.used, i] > 0.0:
             lowest = min(lowest, table[at.scores, i])
-    limit, found = lowest * (1.0 + TIE), new.slot
+    limit = lowest * (1.0 + TIE)
     if new.gain <= limit:
-        return found  # the newest of all
+        return found  # the newcomer is the newest of all
     for i in range(fixed, new.slot):
-        is_equal = table[at.used, i] > 0.0 and table[at.scores, i] <= limit
-        if is_equal and (found == new.slot or births[i] > births[found]):
+        if table[at.used, i] > 0.0 and table[at.scores, i] <= limit and (found < 0 or births[i] > births[found]):
             found = i
     return found
 
 
 @jit_sum
-def join(block: Block, before: Matrices, new: Newcomer, place: Any) -> None:
-    """Have the newcomer take a place of its own, or that of a function, which is removed."""
-    _grow(block, new)
-    tally, homes, here = block.tally[0], block.homes, new.slot
-    if place < here:
-        _prune(block, before, place, here + 1)
-        homes[here] = homes[place]
-    else:
-        homes[here] = tally.size
-        tally.size += 1
-
-
-@jit_sum
-def _grow(block: Block, new: Newcomer) -> None:
+def grow(table: FloatArray, at: Layout, tally: Any, n_outputs: Any, new: Newcomer) -> None:
     """P⁻¹ + vvᵀ/Δ_b, w + κv, ξ - κ²Δ_b;  K⁻¹ + ggᵀ/δ with g = [-a, 1]."""
-    table, at, tally, here = block.table, block.at, block.tally[0], new.slot
-    for o in range(len(block.kappa)):
-        add_multiple(table, at.w + o, at.V + tally.n_V, block.kappa[o], here + 1)
+    here, v, g = new.slot, at.V + tally.n_V, at.G + tally.n_G
+    for o in range(n_outputs):
+        kappa = table[at.w + o, KAPPA]
+        add_multiple(table, at.w + o, v, kappa, here + 1)
         if o >= tally.n_scored:
-            tally.hidden_cost -= block.kappa[o] ** 2 * new.pivot
+            tally.hidden_cost -= kappa * kappa * new.pivot
     tally.cost -= new.gain
-    _add_to_P(block, 1.0 / new.pivot, here + 1)
-    a, g = at.a + new.t, at.G + tally.n_G
+    add_to_P(table, at, tally, 1.0 / new.pivot, here + 1)
     for i in range(here):
-        table[g, i] = -table[a, i]
-    table[g, here] = 1.0
-    _add_to_K(block, 1.0 / new.delta, here + 1)
-    table[at.used, here] = 1.0
+        table[g, i] = -table[at.a + new.t, i]
+    table[g, here] = table[at.used, here] = 1.0
+    _add_to_K(table, at, tally, 1.0 / new.delta, here + 1)
+    tally.size += 1
     tally.n_grown += 1
 
 
 @jit_sum
-def _prune(block: Block, before: Matrices, place: Any, size: Any) -> None:
+def prune(table: FloatArray, at: Layout, tally: Any, n_outputs: Any, before: Matrices, place: Any) -> None:
     """P⁻¹ - hhᵀ/h_i with h its row i, w - (w_i/h_i)h, ξ + w_i²/h_i;  K⁻¹ - ggᵀ/g_i with g its row i."""
-    table, at, tally = block.table, block.at, block.tally[0]
-    h, g, m = at.V + tally.n_V, at.G + tally.n_G, tally.n_before
-    _copy_row(table, h, before.P, place, (m, size))
-    _copy_row(table, g, before.K, place, (m, size))
-    add_column(table, h, block.c, (at.V, tally.n_V, size), place)
-    add_column(table, g, block.d, (at.G, tally.n_G, size), place)
+    h, g, size = at.V + tally.n_V, at.G + tally.n_G, tally.n_before + tally.n_rows
+    _copy_row(table, h, before.P, place, tally.n_before, size)
+    _copy_row(table, g, before.K, place, tally.n_before, size)
+    add_column(table, h, place, at.V, tally.n_V, size)
+    add_column(table, g, place, at.G, tally.n_G, size)
     for i in range(size):
         table[g, i] *= table[at.used, i]
         table[h, i] = table[at.used, i] * (tally.sigma * table[h, i]) + tally.tau * table[g, i]
     h_i, g_i = table[h, place], table[g, place]
-    for o in range(len(block.rho)):
+    for o in range(n_outputs):
         w_i = table[at.w + o, place]
         add_multiple(table, at.w + o, h, -w_i / h_i, size)
         table[at.w + o, place] = 0.0
@@ -132,43 +130,41 @@ def _prune(block: Block, before: Matrices, place: Any, size: Any) -> None:
             tally.cost += w_i * w_i / h_i
         else:
             tally.hidden_cost += w_i * w_i / h_i
-    _add_to_P(block, -1.0 / h_i, size)
-    _add_to_K(block, -1.0 / g_i, size)
+    add_to_P(table, at, tally, -1.0 / h_i, size)
+    _add_to_K(table, at, tally, -1.0 / g_i, size)
     table[at.used, place] = 0.0
+    tally.size -= 1
     tally.n_pruned += 1
 
 
 @jit_sum
-def _add_to_P(block: Block, factor: Any, size: Any) -> None:  # noqa: N802  a matrix keeps its letter
-    """Add a multiple of vvᵀ to P⁻¹ = σM + τK⁻¹; v is in the next free row of V."""
-    table, tally = block.table, block.tally[0]
-    v = block.at.V + tally.n_V
-    add_squares(table, block.at.P_diagonal, v, factor, size)
+def add_to_P(table: FloatArray, at: Layout, tally: Any, factor: Any, size: Any) -> None:  # noqa: N802  a matrix
+    """Add a multiple of vvᵀ to P⁻¹ = σM + τK⁻¹; v, of that size, is in the next free row of V."""
+    v = at.V + tally.n_V
+    add_squares(table, at.P_diagonal, v, factor, size)
     fill_with_zeros(table, v, size, tally.n_before + tally.n_rows)
-    block.c[tally.n_V] = factor / tally.sigma
+    table[v, FACTOR] = factor / tally.sigma
     tally.n_V += 1
 
 
 @jit_sum
-def _add_to_K(block: Block, factor: Any, size: Any) -> None:  # noqa: N802  as above
-    """Add a multiple of ggᵀ to K⁻¹, and nothing to P⁻¹; g is in the next free row of G."""
-    table, at, tally = block.table, block.at, block.tally[0]
-    g = at.G + tally.n_G
-    fill_with_zeros(table, g, size, tally.n_before + tally.n_rows)
-    block.d[tally.n_G] = factor
+def _add_to_K(table: FloatArray, at: Layout, tally: Any, factor: Any, size: Any) -> None:  # noqa: N802  as above
+    """Add a multiple of ggᵀ to K⁻¹, and nothing to P⁻¹; g, of that size, is in the next free row of G."""
+    v, g, slots = at.V + tally.n_V, at.G + tally.n_G, tally.n_before + tally.n_rows
+    fill_with_zeros(table, g, size, slots)
+    table[g, FACTOR] = factor
     tally.n_G += 1
-    if block.limits.forgetting < 1.0:
+    if tally.tau > 0.0:
         add_squares(table, at.K_diagonal, g, factor, size)
-        for i in range(tally.n_before + tally.n_rows):
-            table[at.V + tally.n_V, i] = table[g, i]
-        block.c[tally.n_V] = -factor * tally.tau / tally.sigma
+        for i in range(slots):
+            table[v, i] = table[g, i]
+        table[v, FACTOR] = -factor * tally.tau / tally.sigma
         tally.n_V += 1
 
 
 @jit_sum
-def _copy_row(table: FloatArray, row: Any, matrix: FloatArray, place: Any, sizes: Any) -> None:
+def _copy_row(table: FloatArray, row: Any, matrix: FloatArray, place: Any, m: Any, size: Any) -> None:
     """Fill in row ``place`` of a symmetric matrix, of a large one from its upper triangle; zeros in slots beyond it."""
-    m, size = sizes
     if place < m:
         above = place if m > FULL else 0  # entries that are known above the diagonal only
         for i in range(above):

@@ -54,8 +54,8 @@ def learn_blocks(block: Block, matrices: Matrices, source: Source, data: Data, s
         _extend_gram(block, matrices.gram, data.prior, done)
         if source.profile != 0:
             move_factors(source.functions, block.moved[: tally.n_moved], block.origins)
-        apply(block, matrices.P, at.V, block.c, tally.n_V)
-        apply(block, matrices.K, at.G, block.d, tally.n_G)
+        apply(block, matrices.P, at.V, tally.n_V)
+        apply(block, matrices.K, at.G, tally.n_G)
         if limits.forgetting < 1.0:
             go_back(matrices.P, matrices.K, tally.size, tally.sigma, tally.tau)
         done += number
@@ -74,7 +74,7 @@ def _open(block: Block, n_rows: Any, number: Any) -> None:
         table[at.used, i], block.homes[i] = 1.0, i
     for t in range(n_rows):
         table[at.used, m + t], block.births[m + t] = 0.0, number + t
-        for o in range(len(block.rho)):
+        for o in range(block.n_outputs):
             table[at.w + o, m + t] = 0.0
 
 
@@ -97,7 +97,7 @@ def _close(block: Block, own: Any) -> None:
         if slot >= m:
             block.moved[tally.n_moved] = place
             block.columns[place], block.births[place] = own + slot - m, block.births[slot]
-            for o in range(len(block.rho)):
+            for o in range(block.n_outputs):
                 table[at.w + o, place] = table[at.w + o, slot]
             tally.n_moved += 1
     tally.n_changed += tally.n_moved

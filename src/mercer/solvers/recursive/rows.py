@@ -9,10 +9,10 @@ import numpy as np
 from mercer._jit import jit_sum
 from mercer._typing import FloatArray
 from mercer.solvers.compiled_blas import add_product, add_product_transposed
-from mercer.solvers.recursive.block import FOLD, Block, Data, Layout, Limits, Matrices
-from mercer.solvers.recursive.joining import Newcomer, is_weakest, join, prepare, weakest
+from mercer.solvers.recursive.block import FACTOR, FOLD, KAPPA, RHO, Block, Data, Layout, Limits, Matrices
+from mercer.solvers.recursive.joining import Newcomer, add_to_P, grow, place_to_take, prepare, prune
 from mercer.solvers.recursive.rules import LEAST_NOVELTY
-from mercer.solvers.recursive.vectors import add_multiple, add_projections, add_squares, fill_with_zeros
+from mercer.solvers.recursive.vectors import add_multiple, add_projections, product
 
 __all__ = ["learn_rows"]
 
@@ -20,28 +20,28 @@ __all__ = ["learn_rows"]
 @jit_sum
 def learn_rows(block: Block, before: Matrices, data: Data, start: Any) -> None:
     """Learn the rows of a block, those of the data from ``start`` on, one after the other."""
-    table, at, limits, tally = block.table, block.at, block.limits, block.tally[0]
-    c, d, rho, kappa, noise = block.c, block.d, block.rho, block.kappa, limits.noise
-    folded_V, folded_G = 0, 0  # vectors that are in u and a
+    table, at, limits, tally, n_outputs = block.table, block.at, block.limits, block.tally[0], block.n_outputs
+    noise, V, G = limits.noise, at.V, at.G  # vectors before these are in u and a
     for t in range(tally.n_rows):
-        here, row = tally.n_before + t, start + t  # slot of this row; those behind it are empty
+        here, row, k = tally.n_before + t, start + t, at.values + t  # its slot, the last one that is not empty
         if t > 0 and t % FOLD == 0:
-            _fold(block, at.u + t, at.V + folded_V, c[folded_V : tally.n_V], tally.n_rows - t)
-            _fold(block, at.a + t, at.G + folded_G, d[folded_G : tally.n_G], tally.n_rows - t)
-            folded_V, folded_G = tally.n_V, tally.n_G
+            _fold(block, at.u, V, at.V + tally.n_V - V, t)
+            _fold(block, at.a, G, at.G + tally.n_G - G, t)
+            V, G = at.V + tally.n_V, at.G + tally.n_G
         if limits.forgetting < 1.0:
-            _forget(table, at, limits, len(rho), tally, here)
-        add_projections(table, at.u + t, at.values + t, c, (at.V, folded_V, tally.n_V, here))
-        add_projections(table, at.a + t, at.values + t, d, (at.G, folded_G, tally.n_G, here))
+            _forget(table, at, tally, limits, n_outputs, here)
+        add_projections(table, at.u + t, k, V, at.V + tally.n_V - V, here)
+        add_projections(table, at.a + t, k, G, at.G + tally.n_G - G, here)
         # u = P⁻¹k, a = K⁻¹k, Δ = 1/ω + kᵀu, δ = k(x, x) - kᵀa
         k_u, k_a, k_w = _combine(table, at, t, tally, here)
         prior, Delta = data.prior[row], 1.0 / data.weights[row] + k_u
         delta = prior - k_a
         if not delta >= tally.least_novelty * prior:
             tally.least_novelty = delta / prior
-        square = _normal_step(table, at, tally, data.targets[row], rho, (t, here, 1.0 / Delta, k_w))
-        c[tally.n_V] = -1.0 / (Delta * tally.sigma)
-        tally.n_V += 1
+        for o in range(n_outputs):  # ρ = y - kᵀw
+            k_w = k_w if o == 0 else product(table, k, at.w + o, here)
+            table[at.w + o, RHO] = data.targets[row, o] - k_w
+        square = _normal_step(table, at, tally, n_outputs, 1.0 / Delta, here)
         data.residuals[row] = square
         if not delta > max(limits.novelty_tol, LEAST_NOVELTY * prior):
             continue
@@ -50,40 +50,37 @@ def learn_rows(block: Block, before: Matrices, data: Data, start: Any) -> None:
         gain = square / (noise * Delta + delta) ** 2 * pivot
         if limits.gain_tol >= 0.0 and delta * gain <= limits.gain_tol:
             continue
-        for o in range(len(rho)):
-            kappa[o] = rho[o] / (noise * Delta + delta)
-        new, place = Newcomer(t, here, delta, Delta, pivot, gain), here
+        for w in range(at.w, at.w + n_outputs):
+            table[w, KAPPA] = table[w, RHO] / (noise * Delta + delta)
+        new = Newcomer(t, here, delta, Delta, pivot, gain)
         prepare(table, at, tally, new)
-        if tally.size >= limits.max_basis:
-            if is_weakest(table, at, tally, kappa, new, limits.fixed):
-                continue
-            place = weakest(table, at, at.V + tally.n_V, block.births, new, limits.fixed)
-            if place == here:
-                continue
-        join(block, before, new, place)
+        place = place_to_take(table, at, tally, limits, block.births, new)
+        if place < 0:
+            continue
+        grow(table, at, tally, n_outputs, new)
+        block.homes[here] = tally.size - 1
+        if place < here:
+            prune(table, at, tally, n_outputs, before, place)
+            block.homes[here] = block.homes[place]
 
 
 @jit_sum
-def _fold(block: Block, products: Any, vectors: Any, factors: FloatArray, n_rows: Any) -> None:
-    """Account for vectors, rows of the table from ``vectors`` on, in the products of the last rows of the block.
-
-    ``products`` is the row of the table with those of the first of these rows.
-    """
-    table, tally, number = block.table, block.tally[0], len(factors)
-    slots, behind = tally.n_before + tally.n_rows, block.at.values + tally.n_rows
+def _fold(block: Block, products: Any, first: Any, number: Any, t: Any) -> None:
+    """Account for vectors, from row ``first`` of the table on, in the products of the rows from t on."""
+    table, tally, blas, projections = block.table, block.tally[0], block.blas, block.projections
     if number == 0:
         return
-    values, new = table[behind - n_rows : behind, :slots], table[vectors : vectors + number, :slots]
-    along = block.projections[:n_rows, :number]
-    add_product_transposed(block.blas, values, new, along, 0.0)
-    for i in range(n_rows):
+    values, n_rows, slots = block.at.values, tally.n_rows, tally.n_before + tally.n_rows
+    new, along = table[first : first + number, :slots], projections[: n_rows - t, :number]
+    add_product_transposed(blas, table[values + t : values + n_rows, :slots], new, along, 0.0)
+    for i in range(n_rows - t):
         for j in range(number):
-            block.projections[i, j] *= factors[j]
-    add_product(block.blas, along, new, table[products : products + n_rows, :slots], 1.0)
+            projections[i, j] *= table[first + j, FACTOR]
+    add_product(blas, along, new, table[products + t : products + n_rows, :slots], 1.0)
 
 
 @jit_sum
-def _forget(table: FloatArray, at: Layout, limits: Limits, n_outputs: Any, tally: Any, here: Any) -> None:
+def _forget(table: FloatArray, at: Layout, tally: Any, limits: Limits, n_outputs: Any, here: Any) -> None:
     """P⁻¹ ← φP⁻¹ + (1-φ)K⁻¹/λ,  w ← √φ w,  ξ ← φξ."""
     share, fresh = limits.forgetting, (1.0 - limits.forgetting) / limits.noise
     tally.sigma *= share
@@ -116,25 +113,17 @@ def _combine(table: FloatArray, at: Layout, t: Any, tally: Any, size: Any) -> An
 
 
 @jit_sum
-def _normal_step(table: FloatArray, at: Layout, tally: Any, target: FloatArray, rho: FloatArray, row: Any) -> Any:
-    """P⁻¹ - uuᵀ/Δ, w + (ρ/Δ)u, ξ + ρ²/Δ; fill in ρ, and return |ρ|² of the outputs that count.
-
-    ``row`` are its place in the block, its slot, 1/Δ, and kᵀw of the first output.
-    """
-    t, here, share, k_w = row
-    values, u, square = at.values + t, at.V + tally.n_V, 0.0
-    for o in range(len(rho)):
-        if o > 0:
-            k_w = 0.0
-            for i in range(here):
-                k_w += table[values, i] * table[at.w + o, i]
-        rho[o] = target[o] - k_w
-        add_multiple(table, at.w + o, u, rho[o] * share, here)
+def _normal_step(table: FloatArray, at: Layout, tally: Any, n_outputs: Any, share: Any, here: Any) -> Any:
+    """P⁻¹ - uuᵀ/Δ, w + (ρ/Δ)u, ξ + ρ²/Δ; return |ρ|² of the outputs that count. ``share`` is 1/Δ."""
+    u, square, hidden = at.V + tally.n_V, 0.0, 0.0
+    for o in range(n_outputs):
+        rho = table[at.w + o, RHO]
+        add_multiple(table, at.w + o, u, rho * share, here)
         if o < tally.n_scored:
-            square += rho[o] * rho[o]
+            square += rho * rho
         else:
-            tally.hidden_cost += rho[o] * rho[o] * share
+            hidden += rho * rho
     tally.cost += square * share
-    add_squares(table, at.P_diagonal, u, -share, here)
-    fill_with_zeros(table, u, here, tally.n_before + tally.n_rows)
+    tally.hidden_cost += hidden * share
+    add_to_P(table, at, tally, -share, here)
     return square

@@ -11,8 +11,9 @@ import numpy as np
 
 from mercer._jit import inlined, jit_sum
 from mercer._typing import FloatArray
+from mercer.solvers.recursive.block import FACTOR
 
-__all__ = ["add_column", "add_multiple", "add_projections", "add_squares", "fill_with_zeros"]
+__all__ = ["add_column", "add_multiple", "add_projections", "add_squares", "fill_with_zeros", "product"]
 
 
 @inlined
@@ -20,6 +21,15 @@ def add_multiple(table: FloatArray, target: Any, row: Any, factor: Any, size: An
     """Add a multiple of a row to another."""
     for i in range(size):
         table[target, i] += factor * table[row, i]
+
+
+@inlined
+def product(table: FloatArray, row: Any, other: Any, size: Any) -> Any:
+    """The inner product of two rows."""
+    total = 0.0
+    for i in range(size):
+        total += table[row, i] * table[other, i]
+    return total
 
 
 @inlined
@@ -37,46 +47,40 @@ def fill_with_zeros(table: FloatArray, row: Any, first: Any, last: Any) -> None:
 
 
 @jit_sum
-def add_projections(table: FloatArray, target: Any, k: Any, factors: FloatArray, span: Any) -> None:
-    """Add Σ c (v·k) v to a row: four vectors at a time, which stay in the cache between product and sum.
+def add_projections(table: FloatArray, target: Any, k: Any, first: Any, number: Any, size: Any) -> None:
+    """Add Σ c (v·k) v, over a number of vectors, to a row; k is a row, too.
 
-    ``span`` are the first of all vectors, the first and the last of those to add, and the size.
+    Four vectors are taken at a time, which stay in the cache between product and sum.
     """
-    vectors, first, last, size = span
-    alone = first + (last - first) % 4
-    for j in range(first, alone):
-        along, v = 0.0, vectors + j
-        for i in range(size):
-            along += table[v, i] * table[k, i]
-        add_multiple(table, target, v, along * factors[j], size)
-    for j in range(alone, last, 4):
-        p0, p1, p2, p3, v = 0.0, 0.0, 0.0, 0.0, vectors + j
+    alone = first + number % 4
+    for v in range(first, alone):
+        add_multiple(table, target, v, product(table, v, k, size) * table[v, FACTOR], size)
+    for v in range(alone, first + number, 4):
+        p0, p1, p2, p3 = 0.0, 0.0, 0.0, 0.0
         for i in range(size):
             p0 += table[v, i] * table[k, i]
             p1 += table[v + 1, i] * table[k, i]
             p2 += table[v + 2, i] * table[k, i]
             p3 += table[v + 3, i] * table[k, i]
-        four = (p0 * factors[j], p1 * factors[j + 1], p2 * factors[j + 2], p3 * factors[j + 3])
-        _add_four(table, target, v, four, size)
-
-
-@jit_sum
-def add_column(table: FloatArray, target: Any, factors: FloatArray, span: Any, place: Any) -> None:
-    """Add column ``place`` of Σ c vvᵀ to a row; ``span`` are the first vector, their number, and the size."""
-    vectors, number, size = span
-    alone = number % 4
-    for j in range(alone):
-        add_multiple(table, target, vectors + j, factors[j] * table[vectors + j, place], size)
-    for j in range(alone, number, 4):
-        v = vectors + j
-        p0, p1 = factors[j] * table[v, place], factors[j + 1] * table[v + 1, place]
-        p2, p3 = factors[j + 2] * table[v + 2, place], factors[j + 3] * table[v + 3, place]
         _add_four(table, target, v, (p0, p1, p2, p3), size)
 
 
+@jit_sum
+def add_column(table: FloatArray, target: Any, place: Any, first: Any, number: Any, size: Any) -> None:
+    """Add column ``place`` of Σ c vvᵀ, over a number of vectors, to a row."""
+    alone = first + number % 4
+    for v in range(first, alone):
+        add_multiple(table, target, v, table[v, place] * table[v, FACTOR], size)
+    for v in range(alone, first + number, 4):
+        along = (table[v, place], table[v + 1, place], table[v + 2, place], table[v + 3, place])
+        _add_four(table, target, v, along, size)
+
+
 @inlined
-def _add_four(table: FloatArray, target: Any, v: Any, factors: Any, size: Any) -> None:
-    """Add multiples of four rows, from v on, to another."""
-    f0, f1, f2, f3 = factors
+def _add_four(table: FloatArray, target: Any, v: Any, along: Any, size: Any) -> None:
+    """Add multiples of four vectors, from v on, to a row."""
+    p0, p1, p2, p3 = along
+    f0, f1, f2, f3 = table[v, FACTOR], table[v + 1, FACTOR], table[v + 2, FACTOR], table[v + 3, FACTOR]
+    f0, f1, f2, f3 = p0 * f0, p1 * f1, p2 * f2, p3 * f3
     for i in range(size):
         table[target, i] += f0 * table[v, i] + f1 * table[v + 1, i] + f2 * table[v + 2, i] + f3 * table[v + 3, i]
