@@ -40,9 +40,9 @@ def test_constants_of_other_files_count(tmp_path):
 
 
 def test_the_package_itself_is_stamped():
-    from mercer.solvers.recursive import steps
+    from mercer.solvers.recursive import rows
 
-    index = getattr(getattr(steps.learn_rows, "_cache", None), "_cache_file", None)
+    index = getattr(getattr(rows.learn_rows, "_cache", None), "_cache_file", None)
     if index is None:
         pytest.skip("no directory for compiled code can be written")
     assert isinstance(index._source_stamp[1], str)

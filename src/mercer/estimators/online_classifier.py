@@ -13,8 +13,8 @@ from mercer._typing import AnyArray, FloatArray
 from mercer._validation import check_is_fitted
 from mercer.engine import SequentialLearner
 from mercer.estimators.classification import OneVsRest, decide, flat_decision
-from mercer.estimators.online_machine import OnlineMachine, State, has_no_weight
-from mercer.estimators.shell import Data, all_or_nothing, make_threads, read_data, read_rows
+from mercer.estimators.online_machine import OnlineMachine, State, has_no_weight, one_at_a_time
+from mercer.estimators.shell import Data, make_threads, read_data, read_rows
 
 __all__ = ["OnlineClassifier"]
 
@@ -37,7 +37,7 @@ class OnlineClassifier(ClassifierMixin, OnlineMachine):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn rows X (n, d) and labels y (n,) in their order, from the beginning."""
         self._check_choices()
-        with all_or_nothing(self):
+        with one_at_a_time(self):
             encode = OneVsRest()
             data = read_data(self, X, y, sample_weight, encode=encode, reset=True)
             self.classes_ = encode.classes
@@ -50,7 +50,7 @@ class OnlineClassifier(ClassifierMixin, OnlineMachine):
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Learn more rows; the first call must name all ``classes``, unless its labels show them all."""
         self._validate_params()
-        with all_or_nothing(self):
+        with one_at_a_time(self):
             first = not hasattr(self, "_state")
             encode = OneVsRest(classes) if first else self._later(classes)
             if not first and has_no_weight(sample_weight, y):
@@ -75,7 +75,7 @@ class OnlineClassifier(ClassifierMixin, OnlineMachine):
         if y is None or y != y:  # noqa: PLR0124  NaN is not itself
             msg = f"y is {y!r}, which is not a label."
             raise ValueError(msg)
-        with all_or_nothing(self):
+        with one_at_a_time(self):
             if not hasattr(self, "_state"):
                 self._begin_with(x, y)
             elif y not in self.classes_:
@@ -98,7 +98,7 @@ class OnlineClassifier(ClassifierMixin, OnlineMachine):
         """Solve for the coefficients exactly on these rows, with the dictionary as it is."""
         self._validate_params()
         check_is_fitted(self)
-        with all_or_nothing(self):
+        with one_at_a_time(self):
             data = read_data(self, X, y, sample_weight, encode=OneVsRest(self.classes_), reset=False)
             self._refit(self._with_hidden(data))
         return self

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from abc import ABC
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -15,12 +18,28 @@ from mercer._typing import FloatArray, IntArray, RandomState
 from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted
 from mercer.engine import Features, SequentialLearner, normal_statistics
 from mercer.estimators.on_basis import check_mergeable, check_same_outputs
-from mercer.estimators.shell import Data, make_threads, resolve_kernel, rows_with_a_say
+from mercer.estimators.shell import Data, all_or_nothing, make_threads, resolve_kernel, rows_with_a_say
 from mercer.expansion import KernelExpansion, Variance
 from mercer.kernels import Kernel, as_kernel
 from mercer.solvers.recursive import Rules
 
-__all__ = ["OnlineMachine", "State", "has_no_weight"]
+__all__ = ["OnlineMachine", "State", "has_no_weight", "one_at_a_time"]
+
+# Not attributes of the estimators: a lock cannot be pickled or copied.
+_locks: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+_lock_of_locks = threading.Lock()
+
+
+@contextmanager
+def one_at_a_time(estimator: Any) -> Iterator[None]:
+    """Let one thread at a time change an estimator: each learns from the state of the last, and no rows are lost.
+
+    What fails leaves it as it was.
+    """
+    with _lock_of_locks:
+        lock = _locks.setdefault(estimator, threading.RLock())
+    with lock, all_or_nothing(estimator):
+        yield
 
 
 @dataclass(frozen=True)
@@ -230,9 +249,10 @@ class OnlineMachine(BaseEstimator, ABC):
         self._validate_params()
         check_mergeable(self, other)
         self._check_mergeable(other)
-        learner = self._next_learner()
-        learner.merge(other._learner)
-        self._state = State(learner, self._state.history)
+        with one_at_a_time(self):
+            learner = self._next_learner()
+            learner.merge(other._learner)
+            self._state = State(learner, self._state.history)
         return self
 
     def _check_mergeable(self, other: Self) -> None:

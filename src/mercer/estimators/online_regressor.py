@@ -9,9 +9,9 @@ import numpy as np
 
 from mercer._typing import FloatArray
 from mercer._validation import check_is_fitted
-from mercer.estimators.online_machine import OnlineMachine, has_no_weight
+from mercer.estimators.online_machine import OnlineMachine, has_no_weight, one_at_a_time
 from mercer.estimators.regression import KernelRegressor
-from mercer.estimators.shell import all_or_nothing, encode_targets, make_threads, predict_moments, read_data, read_rows
+from mercer.estimators.shell import encode_targets, make_threads, predict_moments, read_data, read_rows
 
 __all__ = ["OnlineRegressor"]
 
@@ -98,7 +98,7 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn rows X (n, d) and targets y (n,) or (n, p) in their order, from the beginning."""
         self._check_choices()
-        with all_or_nothing(self):
+        with one_at_a_time(self):
             data = read_data(self, X, y, sample_weight, encode=encode_targets, reset=True)
             self._start(data)
             self._learn(data)
@@ -114,7 +114,7 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
         may not.
         """
         self._validate_params()
-        with all_or_nothing(self):
+        with one_at_a_time(self):
             first = not hasattr(self, "_state")
             if not first and has_no_weight(sample_weight, y):
                 read_data(self, X, y, None, encode=encode_targets, reset=False)  # checked, and left out
@@ -135,17 +135,17 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
         """
         if w == 0:
             return
-        if not hasattr(self, "_state"):
-            with all_or_nothing(self):
+        with one_at_a_time(self):
+            if not hasattr(self, "_state"):
                 self._check_length_scale()
                 row = self._one(x, first=True)
                 self.partial_fit(row, [float(y)], sample_weight=[w])
                 self._note_names()
-            return
-        if self._learner.n_outputs != 1:
-            msg = f"the model has {self._learner.n_outputs} outputs: learn_one has one."
-            raise ValueError(msg)
-        self._learn_one(self._one(x, first=False), np.array([[float(y)]]), float(w))
+                return
+            if self._learner.n_outputs != 1:
+                msg = f"the model has {self._learner.n_outputs} outputs: learn_one has one."
+                raise ValueError(msg)
+            self._learn_one(self._one(x, first=False), np.array([[float(y)]]), float(w))
 
     def predict_one(self, x: Mapping[Any, Any]) -> float:
         """Predict the mean of one row; 0 before anything was learned."""
@@ -161,7 +161,7 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
         """
         self._validate_params()
         check_is_fitted(self)
-        with all_or_nothing(self):
+        with one_at_a_time(self):
             data = read_data(self, X, y, sample_weight, encode=encode_targets, reset=False)
             self._check_outputs(data, self._learner.n_outputs)
             self._refit(data)

@@ -125,8 +125,6 @@ _PLAIN: dict[str, dict[str, Any]] = {
         "kernel": Kernel,
         "recursion": "BlockRecursion",
         "points": FloatArray,
-        "n_jobs": int,
-        "_together": None,
         "_values": None,
     },
     "SparseKernel": {

@@ -16,7 +16,17 @@ from mercer._jit import call_fortran, jit
 from mercer._typing import FloatArray
 from mercer.solvers.blas import address
 
-__all__ = ["Routines", "add_cross", "add_gram", "add_product", "add_product_transposed", "call_back", "multiply_symmetric", "routines", "stride"]
+__all__ = [
+    "Routines",
+    "add_cross",
+    "add_gram",
+    "add_product",
+    "add_product_transposed",
+    "call_back",
+    "multiply_symmetric",
+    "routines",
+    "stride",
+]
 
 # Compiled code sees an intrinsic with one argument less than Python's types do.
 call_back: Any = call_fortran  # (address, arguments): call a function by its address
@@ -71,18 +81,18 @@ def add_gram(blas: Routines, matrix: FloatArray, tile: FloatArray, factor: float
 
 @jit
 def add_product(blas: Routines, left: FloatArray, right: FloatArray, out: FloatArray, keep: Any) -> None:
-    """Make out (T, q) ``keep`` times itself plus left (T, j) times right (j, q)."""
+    """Make out (T, q) ``keep`` times itself plus left (T, j) times right (j, q); nothing is done if j is zero."""
     (n_rows, j), q = left.shape, out.shape[1]
-    if n_rows == 0 or q == 0:
+    if min(n_rows, j, q) == 0:
         return
-    number, depth = n_rows, max(j, 1)
+    number, depth = n_rows, j
     if q * j <= _CACHED and n_rows * q * j > _SMALL:
         deep = _part(j, _DEPTH)
         if _SMALL // (q * deep) >= _LEAST:
             number, depth = _part(n_rows, min(_SMALL // (q * deep), n_rows)), deep
     for t in range(0, n_rows, number):
         kept = keep
-        for k in range(0, max(j, 1), depth):
+        for k in range(0, j, depth):
             sizes = (q, min(number, n_rows - t), min(depth, j - k))
             _multiply(blas, _N, sizes, left[t:, k:], right[k:, 0:], (kept, out[t:, 0:]))
             kept = 1.0
@@ -90,11 +100,11 @@ def add_product(blas: Routines, left: FloatArray, right: FloatArray, out: FloatA
 
 @jit
 def add_product_transposed(blas: Routines, left: FloatArray, right: FloatArray, out: FloatArray, keep: Any) -> None:
-    """Make out (T, q) ``keep`` times itself plus left (T, j) times the transpose of right (q, j)."""
+    """Make out (T, q) ``keep`` times itself plus left (T, j) times the transpose of right (q, j); see ``add_product``."""
     (n_rows, j), q = left.shape, out.shape[1]
-    if n_rows == 0 or q == 0:
+    if min(n_rows, j, q) == 0:
         return
-    most, number = min(_SMALL // (q * max(j, 1)), _SMALL_TABLE // q), n_rows
+    most, number = min(_SMALL // (q * j), _SMALL_TABLE // q), n_rows
     if q * j <= _CACHED and most >= _LEAST:
         number = _part(n_rows, most)
     for t in range(0, n_rows, number):

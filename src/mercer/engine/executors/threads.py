@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache
@@ -18,7 +18,7 @@ from threadpoolctl import ThreadpoolController
 from mercer.engine.executors.base import Task
 from mercer.engine.progress import Progress
 
-__all__ = ["Threads", "blas_threads", "effective_jobs", "pair"]
+__all__ = ["Threads", "blas_threads", "effective_jobs"]
 
 Result = TypeVar("Result")
 
@@ -160,34 +160,3 @@ def _take_control() -> None:
     for library in _controller().select(user_api="blas").lib_controllers:
         if hasattr(library, "clear_controlling_thread"):
             library.clear_controlling_thread(force=True)
-
-
-@contextmanager
-def pair() -> Iterator[Callable[[Callable[[], object], Callable[[], object], Callable[[], None]], None]]:
-    """A function that calls two functions at the same time, the second one in a thread that is kept.
-
-    The third one is called where they may wait for each other in vain: one of them has failed, or was never called.
-    """
-    with ThreadPoolExecutor(1, thread_name_prefix="mercer") as pool:
-
-        def together(first: Callable[[], object], second: Callable[[], object], release: Callable[[], None]) -> None:
-            other = None
-            try:
-                other = pool.submit(_or_release, second, release)
-                first()
-            except BaseException:  # an interruption may come before the first function, or while the second starts
-                release()
-                raise
-            finally:
-                if other is not None:
-                    other.result()
-
-        yield together
-
-
-def _or_release(function: Callable[[], object], release: Callable[[], None]) -> None:
-    try:
-        function()
-    except BaseException:
-        release()
-        raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,7 +10,20 @@ from mercer._typing import AnyArray, FloatArray, IntArray
 from mercer.solvers.compiled_blas import Routines, routines
 from mercer.solvers.recursive.rules import Rules
 
-__all__ = ["FACTOR", "FOLD", "FULL", "KAPPA", "RHO", "Block", "Data", "Layout", "Limits", "Matrices", "aligned", "good_length"]
+__all__ = [
+    "FACTOR",
+    "FOLD",
+    "FULL",
+    "KAPPA",
+    "RHO",
+    "Block",
+    "Data",
+    "Layout",
+    "Limits",
+    "Matrices",
+    "aligned",
+    "good_length",
+]
 
 # Up to so many functions both triangles of the inverses are kept: half of the work is not faster than whole products.
 FULL = 256
@@ -92,8 +105,8 @@ class Block(NamedTuple):
     projections : array (b, 5 FOLD)
     tally : array (1,) of records
         n_before, n_rows: m and b; n_V, n_G: vectors so far; size: functions in use; n_scored: outputs that count;
-        n_changed: functions that came since K⁻¹ was checked; n_moved: entries of ``moved``; sigma, tau: P⁻¹ = σM + τK⁻¹; least_novelty: the least
-        seen, as a share of k(x, x); drift: the error of K⁻¹ when it was checked.
+        n_changed: functions that came since K⁻¹ was checked; n_moved: entries of ``moved``; sigma, tau:
+        P⁻¹ = σM + τK⁻¹; least_novelty: the least seen, as a share of k(x, x); drift: the error of K⁻¹ when checked.
     limits : Limits
     blas : Routines
     n_outputs : int
@@ -119,9 +132,9 @@ class Block(NamedTuple):
         n_V, n_G = _VECTORS_OF_P * n_rows, _VECTORS_OF_K * n_rows
         heights = (n_rows, n_rows, n_rows, n_V, n_G, n_V, n_outputs, 1, 1, 1, 3)
         first = np.concatenate([[0], np.cumsum(heights)]).tolist()
-        numbers: Any = iter(np.empty((5, slots), dtype=np.intp))
+        births, homes, columns, origins, moved = np.empty((5, slots), dtype=np.intp)
         return cls(
-            aligned(first[-1], good_length(slots - KAPPA)), Layout(*first[:-1]), *numbers,
+            aligned(first[-1], good_length(slots - KAPPA)), Layout(*first[:-1]), births, homes, columns, origins, moved,
             np.empty((n_rows, _VECTORS_OF_P * FOLD)), np.zeros(1, dtype=_TALLY), limits, routines(), n_outputs,
         )  # fmt: skip
 

@@ -20,6 +20,8 @@ from mercer.solvers.recursive.vectors import add_column, add_multiple, add_squar
 
 __all__ = ["Newcomer", "add_to_P", "grow", "place_to_take", "prepare", "prune"]
 
+_OUT_OF_USE = 1e300  # score of slots that are no functions
+
 
 class Newcomer(NamedTuple):
     """A row that is new and useful: t, its place in the block; its slot; δ; Δ; Δ_b; κ²Δ_b."""
@@ -43,9 +45,7 @@ def prepare(table: FloatArray, at: Layout, tally: Any, new: Newcomer) -> None:
 
 
 @jit_sum
-def place_to_take(
-    table: FloatArray, at: Layout, tally: Any, limits: Limits, births: IntArray, new: Newcomer
-) -> Any:
+def place_to_take(table: FloatArray, at: Layout, tally: Any, limits: Limits, births: IntArray, new: Newcomer) -> Any:
     """The slot that the newcomer takes: its own, or that of a function to be removed; -1 if it is the weakest itself.
 
     Fills in (w + κv)², summed over the outputs that count.
@@ -77,16 +77,17 @@ def _is_weakest(table: FloatArray, at: Layout, v: Any, new: Newcomer, fixed: Any
 @jit_sum
 def _weakest(table: FloatArray, at: Layout, v: Any, births: IntArray, new: Newcomer, fixed: Any) -> Any:
     """The slot whose removal would cost least after the newcomer's arrival: among equals the newest."""
-    lowest, found = new.gain, -1
+    lowest, found, share = new.gain, -1, 1.0 / new.pivot
+    for i in range(np.uintp(fixed), np.uintp(new.slot)):
+        diagonal, unused = table[at.P_diagonal, i] + share * table[v, i] * table[v, i], 1.0 - table[at.used, i]
+        table[at.scores, i] = table[at.scores, i] / (diagonal + unused) + unused * _OUT_OF_USE
     for i in range(fixed, new.slot):
-        table[at.scores, i] /= table[at.P_diagonal, i] + table[v, i] * table[v, i] / new.pivot
-        if table[at.used, i] > 0.0:
-            lowest = min(lowest, table[at.scores, i])
+        lowest = min(lowest, table[at.scores, i])
     limit = lowest * (1.0 + TIE)
     if new.gain <= limit:
         return found  # the newcomer is the newest of all
     for i in range(fixed, new.slot):
-        if table[at.used, i] > 0.0 and table[at.scores, i] <= limit and (found < 0 or births[i] > births[found]):
+        if table[at.scores, i] <= limit and (found < 0 or births[i] > births[found]):
             found = i
     return found
 

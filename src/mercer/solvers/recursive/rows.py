@@ -21,6 +21,8 @@ __all__ = ["learn_rows"]
 def learn_rows(block: Block, before: Matrices, data: Data, start: Any) -> None:
     """Learn the rows of a block, those of the data from ``start`` on, one after the other."""
     table, at, limits, tally, n_outputs = block.table, block.at, block.limits, block.tally[0], block.n_outputs
+    priors, targets, weights, residuals = data.prior, data.targets, data.weights, data.residuals
+    births, homes = block.births, block.homes
     noise, V, G = limits.noise, at.V, at.G  # vectors before these are in u and a
     for t in range(tally.n_rows):
         here, row, k = tally.n_before + t, start + t, at.values + t  # its slot, the last one that is not empty
@@ -34,15 +36,15 @@ def learn_rows(block: Block, before: Matrices, data: Data, start: Any) -> None:
         add_projections(table, at.a + t, k, G, at.G + tally.n_G - G, here)
         # u = P⁻¹k, a = K⁻¹k, Δ = 1/ω + kᵀu, δ = k(x, x) - kᵀa
         k_u, k_a, k_w = _combine(table, at, t, tally, here)
-        prior, Delta = data.prior[row], 1.0 / data.weights[row] + k_u
+        prior, Delta = priors[row], 1.0 / weights[row] + k_u
         delta = prior - k_a
         if not delta >= tally.least_novelty * prior:
             tally.least_novelty = delta / prior
         for o in range(n_outputs):  # ρ = y - kᵀw
             k_w = k_w if o == 0 else product(table, k, at.w + o, here)
-            table[at.w + o, RHO] = data.targets[row, o] - k_w
+            table[at.w + o, RHO] = targets[row, o] - k_w
         square = _normal_step(table, at, tally, n_outputs, 1.0 / Delta, here)
-        data.residuals[row] = square
+        residuals[row] = square
         if not delta > max(limits.novelty_tol, LEAST_NOVELTY * prior):
             continue
         # Δ_b = δ(λ + δ/Δ), κ = ρ/(λΔ + δ); the row saves κ²Δ_b
@@ -54,14 +56,14 @@ def learn_rows(block: Block, before: Matrices, data: Data, start: Any) -> None:
             table[w, KAPPA] = table[w, RHO] / (noise * Delta + delta)
         new = Newcomer(t, here, delta, Delta, pivot, gain)
         prepare(table, at, tally, new)
-        place = place_to_take(table, at, tally, limits, block.births, new)
+        place = place_to_take(table, at, tally, limits, births, new)
         if place < 0:
             continue
         grow(table, at, tally, n_outputs, new)
-        block.homes[here] = tally.size - 1
+        homes[here] = tally.size - 1
         if place < here:
             prune(table, at, tally, n_outputs, before, place)
-            block.homes[here] = block.homes[place]
+            homes[here] = homes[place]
 
 
 @jit_sum
