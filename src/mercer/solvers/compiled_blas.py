@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
+from threadpoolctl import threadpool_info
 
 from mercer._jit import call_fortran, jit
 from mercer._typing import FloatArray
@@ -34,7 +35,8 @@ call_back: Any = call_fortran  # (address, arguments): call a function by its ad
 _L, _N, _T = (np.uint8(ord(letter)) for letter in "LNT")
 
 # OpenBLAS multiplies small matrices without packing them, on machines with AVX-512: up to half as fast again. These
-# are its limits: T·q·j, and T·q if the right one is transposed. Elsewhere such parts take about as long as the whole.
+# are its limits: T·q·j, and T·q if the right one is transposed. Elsewhere such parts take longer than the whole.
+_WITH_SMALL = {"SkylakeX", "Cooperlake", "SapphireRapids"}
 _SMALL, _SMALL_TABLE = 1_000_000, 1200
 _DEPTH = 128  # of a part
 _LEAST = 8  # rows of a part: with fewer it is not faster
@@ -42,18 +44,20 @@ _CACHED = 150_000  # entries of a right matrix that can be read for each part
 
 
 class Routines(NamedTuple):
-    """Addresses of dgemm, dsymm, dsymv, dsyrk."""
+    """Addresses of dgemm, dsymm, dsymv, dsyrk; whether to multiply in small parts."""
 
     gemm: int
     symm: int
     symv: int
     syrk: int
+    in_parts: bool
 
 
 @cache
 def routines() -> Routines:
     """The routines of SciPy's BLAS."""
-    return Routines(*(address(name) for name in ("dgemm", "dsymm", "dsymv", "dsyrk")))
+    in_parts = any(pool.get("architecture") in _WITH_SMALL for pool in threadpool_info())
+    return Routines(*(address(name) for name in ("dgemm", "dsymm", "dsymv", "dsyrk")), in_parts)
 
 
 @jit
@@ -86,7 +90,7 @@ def add_product(blas: Routines, left: FloatArray, right: FloatArray, out: FloatA
     if min(n_rows, j, q) == 0:
         return
     number, depth = n_rows, j
-    if q * j <= _CACHED and n_rows * q * j > _SMALL:
+    if blas.in_parts and q * j <= _CACHED and n_rows * q * j > _SMALL:
         deep = _part(j, _DEPTH)
         if _SMALL // (q * deep) >= _LEAST:
             number, depth = _part(n_rows, min(_SMALL // (q * deep), n_rows)), deep
@@ -100,12 +104,12 @@ def add_product(blas: Routines, left: FloatArray, right: FloatArray, out: FloatA
 
 @jit
 def add_product_transposed(blas: Routines, left: FloatArray, right: FloatArray, out: FloatArray, keep: Any) -> None:
-    """Make out (T, q) ``keep`` times itself plus left (T, j) times the transpose of right (q, j); see ``add_product``."""
+    """Make out (T, q) ``keep`` times itself plus left (T, j) times rightᵀ, of (q, j); see ``add_product``."""
     (n_rows, j), q = left.shape, out.shape[1]
     if min(n_rows, j, q) == 0:
         return
     most, number = min(_SMALL // (q * j), _SMALL_TABLE // q), n_rows
-    if q * j <= _CACHED and most >= _LEAST:
+    if blas.in_parts and q * j <= _CACHED and most >= _LEAST:
         number = _part(n_rows, most)
     for t in range(0, n_rows, number):
         sizes = (q, min(number, n_rows - t), j)
@@ -125,7 +129,8 @@ def add_cross(blas: Routines, matrix: FloatArray, left: FloatArray, right: Float
     j, m = left.shape
     if j == 0 or m == 0:
         return
-    number, by_tile, by_matrix = _part(m, max(_SMALL // (m * j), _LEAST)), stride(left), stride(matrix)
+    number = _part(m, max(_SMALL // (m * j), _LEAST)) if blas.in_parts else m
+    by_tile, by_matrix = stride(left), stride(matrix)
     for i in range(0, m, number):
         sizes = (m, min(number, m - i), j)
         arrays = (right, by_tile, left[0:, i:], by_tile, 1.0, matrix[i:, 0:], by_matrix)

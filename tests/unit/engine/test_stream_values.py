@@ -19,13 +19,10 @@ RULES = Rules(1e-2, 200, 1e-2, 1e-6)
 
 def filled(source, n_points, start, stop):
     """Values of some rows."""
-    n_rows = stop - start
-    memory = np.full((n_rows + 2, n_points + n_rows + 3), np.nan)
-    out = memory[:n_rows, : n_points + n_rows]
-    possible = fill_values(routines(), source, np.arange(n_points), out, start)
-    assert np.all(np.isnan(memory[n_rows:]))
-    assert np.all(np.isnan(memory[:, n_points + n_rows :]))
-    return out if possible else None
+    out = np.full((stop - start, n_points + stop - start + 3), np.nan)
+    possible = fill_values(routines(), source, np.arange(n_points), out, n_points, start)
+    assert np.all(np.isnan(out[:, -3:]))
+    return out[:, :-3] if possible else None
 
 
 def learned(X, y, kernel, rules=RULES, sizes=None):

@@ -40,8 +40,8 @@ def learn_blocks(block: Block, matrices: Matrices, source: Source, data: Data, s
         m, number = tally.size, min(len(block.projections), n_rows - done)
         if m + number > limits.room < limits.max_basis:
             break
-        values = block.table[at.values : at.values + number, : m + number]
-        if not fill_values(block.blas, source, block.columns, values, done):
+        values = block.table[at.values : at.values + number]
+        if not fill_values(block.blas, source, block.columns, values, m, done):
             break
         _open(block, number, data.first + done)
         multiply(block, matrices.P, at.u)
@@ -59,7 +59,7 @@ def learn_blocks(block: Block, matrices: Matrices, source: Source, data: Data, s
         if limits.forgetting < 1.0:
             go_back(matrices.P, matrices.K, tally.size, tally.sigma, tally.tau)
         done += number
-        if _is_spoilt(block, matrices, data.first + done):
+        if _is_to_check(tally) and _is_spoilt(block, matrices, data.first + done):
             break
     return done - start
 
@@ -116,15 +116,15 @@ def _extend_gram(block: Block, gram: FloatArray, prior: FloatArray, start: Any) 
 
 
 @jit
-def _is_spoilt(block: Block, matrices: Matrices, seed: Any) -> Any:
-    """Whether K⁻¹ must be computed anew.
+def _is_to_check(tally: Any) -> Any:
+    """Whether K⁻¹ is to be checked: an eighth of the dictionary has changed, or something was seen the last time."""
+    return tally.n_changed > 0 and (8 * tally.n_changed >= tally.size or not tally.drift <= 0.1 * SPOILT)
 
-    Checked when an eighth of the dictionary has changed, and after each block once something is seen.
-    """
+
+@jit
+def _is_spoilt(block: Block, matrices: Matrices, seed: Any) -> Any:
+    """Whether K⁻¹ must be computed anew."""
     tally, scratch = block.tally[0], block.at.scores
-    quiet = 8 * tally.n_changed < tally.size and tally.drift <= 0.1 * SPOILT
-    if tally.n_changed == 0 or quiet:
-        return False
     sizes = (tally.size, block.limits.fixed, seed)
     tally.drift = error_of_inverse(block.blas, matrices, sizes, block.table[scratch : scratch + 3])
     tally.n_changed = 0

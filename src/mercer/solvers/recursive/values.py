@@ -62,19 +62,21 @@ def look_up(values: FloatArray) -> Source:
 
 
 @jit
-def fill_values(blas: Routines, source: Source, columns: IntArray, out: FloatArray, start: Any) -> Any:
+def fill_values(blas: Routines, source: Source, columns: IntArray, out: FloatArray, m: Any, start: Any) -> Any:
     """Fill in values (b, m + b) of the b rows from ``start`` on: of m functions, then of the rows themselves.
 
-    ``columns`` tell where the functions' values stand among those given. Returns whether it can be done: no row is too
-    far.
+    ``columns`` tell where the functions' values stand among those given; ``out`` may have more columns. Returns whether
+    it can be done: no row is too far.
     """
-    n_rows, given, left, functions = len(out), source.given, source.left, source.functions
-    m, n_slots, width = out.shape[1] - n_rows, out.shape[1], source.width
+    n_rows, given, left, functions, width = len(out), source.given, source.left, source.functions, source.width
+    n_slots = m + n_rows
     if source.profile == 0:
-        own = given.shape[1] - len(given) + start - m
+        own = given.shape[1] - len(given) + start
         for t in range(n_rows):
-            for j in range(n_slots):
-                out[t, j] = given[start + t, columns[j] if j < m else own + j]
+            for j in range(m):
+                out[t, j] = given[start + t, columns[j]]
+            for j in range(n_rows):
+                out[t, m + j] = given[start + t, own + j]
         return True
     call_back(source.scaling, (source.rows[start:], n_rows, source.rows.shape[1], source.scales, left, source.far))
     if not source.far[0] <= source.farthest:
@@ -83,7 +85,7 @@ def fill_values(blas: Routines, source: Source, columns: IntArray, out: FloatArr
         factor = k if k < width - 2 else 2 * width - 3 - k  # the last two are exchanged
         for t in range(n_rows):
             functions[k, m + t] = left[t, factor]
-    add_product(blas, left[:n_rows, :width], functions[:width, :n_slots], out, 0.0)
+    add_product(blas, left[:n_rows, :width], functions[:width, :n_slots], out[:, :n_slots], 0.0)
     tile = (out, n_rows, n_slots, stride(out))
     call_back(source.profile, (*tile, left, width, functions, functions.shape[1], source.parameters))
     for t in range(n_rows):
