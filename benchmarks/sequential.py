@@ -30,7 +30,7 @@ def _race(rounds: int) -> str:
     noise = 1e-5 * len(X)
     for loop in (plain, plain_with_views):
         loop(X[:200], y[:200], 1 / 54, (noise, NOVELTY, GAIN), 20)  # compiles
-    _ours(X[:500], y[:500], noise, 50, n_jobs=2)
+    _ours(X[:500], y[:500], noise, 50)
     rows = []
     for m in (100, 300, 500, 1000):
         times: dict[str, list[float]] = {}
@@ -43,17 +43,17 @@ def _race(rounds: int) -> str:
                     births[name] = np.sort(run(X, y, noise, m))
                     seconds.append(time.perf_counter() - start)
                 times.setdefault(name, []).append(1e6 * min(seconds) / len(X))
-        ratios = [float(np.median(np.array(times[name]) / times["two threads"])) for name in ("loops", "views")]
+        ratios = [float(np.median(np.array(times[name]) / times["mercer"])) for name in ("loops", "views")]
         same = "yes" if all(np.array_equal(births["loops"], other) for other in births.values()) else "no"
         reference = _reference(X[:2000], y[:2000], noise, m) if m == 300 else "-"
         rows.append([m, *(min(t) for t in times.values()), *ratios, same, reference])
     header = [
-        "functions", "two threads", "one thread", "plain loops", "plain, with @",
+        "functions", "mercer", "plain loops", "plain, with @",
         "loops / ours", "@ / ours", "same dictionary", "NumPy reference",
     ]  # fmt: skip
     return format_table(header, rows) + (
         "\n\nForest, 10 000 rows (2000 for the reference), microseconds per row (best; ratios: median of the rounds,\n"
-        "the best of 1000/functions runs of each). A second thread is used for all but the first rows.\n"
+        "the best of 1000/functions runs of each).\n"
         "The plain recursion, compiled: with loops over both matrices, or with NumPy's products of their parts in use."
     )
 
@@ -78,9 +78,7 @@ def _package() -> str:
     except ImportError:
         return "The package krls is not installed."
     X, y = make_waves(3000, n_features=4, random_state=0)
-    ours = OnlineRegressor(
-        Gaussian(1.5), noise=1e-8, max_basis=len(y), selection="novelty", novelty_tol=NOVELTY, n_jobs=2
-    )
+    ours = OnlineRegressor(Gaussian(1.5), noise=1e-8, max_basis=len(y), selection="novelty", novelty_tol=NOVELTY)
     ours.fit(X[:100], y[:100])
     start = time.perf_counter()
     ours.fit(X, y)
@@ -96,8 +94,8 @@ def _package() -> str:
     return f"{table}\n\nkrls takes {(stop - middle) / (middle - start):.0f} times as long."
 
 
-def _ours(X: Any, y: Any, noise: float, m: int, *, n_jobs: int) -> Any:
-    learner = SequentialLearner(KERNEL, Rules(noise, m, NOVELTY, GAIN), X.shape[1], 1, n_jobs=n_jobs)
+def _ours(X: Any, y: Any, noise: float, m: int) -> Any:
+    learner = SequentialLearner(KERNEL, Rules(noise, m, NOVELTY, GAIN), X.shape[1], 1)
     learner.learn(X, y[:, np.newaxis])
     return learner.recursion.births
 
@@ -209,8 +207,7 @@ def _weakest(scores: Any, births: Any) -> Any:
 
 
 CONTESTANTS: dict[str, Callable[[Any, Any, float, int], Any]] = {
-    "two threads": lambda X, y, noise, m: _ours(X, y, noise, m, n_jobs=2),
-    "one thread": lambda X, y, noise, m: _ours(X, y, noise, m, n_jobs=1),
+    "mercer": _ours,
     "loops": lambda X, y, noise, m: plain(X, y, 1 / 54, (noise, NOVELTY, GAIN), m),
     "views": lambda X, y, noise, m: plain_with_views(X, y, 1 / 54, (noise, NOVELTY, GAIN), m),
 }

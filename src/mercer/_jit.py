@@ -31,25 +31,18 @@ from mercer._compiled_cache import Places, find_places, read_code, source_digest
 
 __all__ = [
     "Compiled",
-    "always_inline",
     "array_at",
     "bits_to_float",
     "call_fortran",
     "callback",
     "compile_log",
-    "count_shared",
     "float_to_bits",
-    "in_place",
-    "in_place_least",
-    "in_place_sum",
     "inlined",
     "jit",
     "jit_inner",
     "jit_sum",
-    "load_shared",
     "overload",
     "scalar",
-    "store_shared",
     "wide_vectors",
 ]
 
@@ -79,10 +72,8 @@ _FLOAT_BITS: dict[Any, tuple[Any, Any, Any]] = {
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 
 
-def _compile(function: Function, *, fastmath: set[str], counting: bool = True) -> Function:
+def _compile(function: Function, *, fastmath: set[str]) -> Function:
     options: dict[str, Any] = {**_OPTIONS, "fastmath": fastmath}
-    if not counting:
-        options["_nrt"] = False
     compiled: Any = numba.njit(function, **options)
     compiled._cache = _DiskCache(function, options)
     return cast(Function, compiled)
@@ -203,25 +194,6 @@ def jit_inner(function: Function) -> Function:
     return cast(Function, numba.njit(function, **options))
 
 
-def in_place(function: Function) -> Function:
-    """Compile as ``jit`` does a function that makes no arrays.
-
-    References to arrays are then not counted, which takes tens of nanoseconds for each array in each call, and more
-    when two threads count the same ones.
-    """
-    return _compile(function, fastmath=_PLAIN, counting=False)
-
-
-def in_place_sum(function: Function) -> Function:
-    """Compile as ``jit_sum`` does a function that makes no arrays."""
-    return _compile(function, fastmath=_SUMS, counting=False)
-
-
-def in_place_least(function: Function) -> Function:
-    """Compile a function that looks for the least of numbers, none of which is NaN, and makes no arrays."""
-    return _compile(function, fastmath=_SUMS | {"nnan"}, counting=False)
-
-
 def inlined(function: Function) -> Function:
     """Compile a scalar function that vanishes into the loop that calls it."""
     compiled = numba.njit(function, nogil=True, fastmath={"contract"}, inline="always")
@@ -303,56 +275,12 @@ def call_fortran(_context: Any, _address: Any, arguments: Any) -> Any:
 
 
 @_intrinsic  # type: ignore[untyped-decorator]
-def load_shared(_context: Any, array: Any, place: Any) -> Any:
-    """Read an entry of an int64 array that another thread writes: after it, all that was written before is seen."""
-
-    def generate(context: Any, builder: Any, _signature: Any, values: Any) -> Any:
-        data = context.make_array(array)(context, builder, values[0]).data
-        return builder.load_atomic(builder.gep(data, [values[1]]), "acquire", 8)
-
-    return types.int64(array, place), generate
-
-
-@_intrinsic  # type: ignore[untyped-decorator]
-def store_shared(_context: Any, array: Any, place: Any, value: Any) -> Any:
-    """Write an entry of an int64 array that another thread reads: it then sees all that was written before."""
-
-    def generate(context: Any, builder: Any, _signature: Any, values: Any) -> Any:
-        data = context.make_array(array)(context, builder, values[0]).data
-        builder.store_atomic(values[2], builder.gep(data, [values[1]]), "release", 8)
-        return context.get_dummy_value()
-
-    return types.void(array, types.intp, types.int64), generate
-
-
-@_intrinsic  # type: ignore[untyped-decorator]
-def count_shared(_context: Any, array: Any, place: Any) -> Any:
-    """Add one to an entry of an int64 array that other threads count in, too; what it was before."""
-
-    def generate(context: Any, builder: Any, _signature: Any, values: Any) -> Any:
-        data = context.make_array(array)(context, builder, values[0]).data
-        one = ir.Constant(ir.IntType(64), 1)
-        return builder.atomic_rmw("add", builder.gep(data, [values[1]]), one, "acq_rel")
-
-    return types.int64(array, place), generate
-
-
-@_intrinsic  # type: ignore[untyped-decorator]
 def wide_vectors(_context: Any) -> Any:
     """Have the loops of the function that calls this use vectors of 512 bits, where the machine has them.
 
     LLVM avoids them on machines that become slower by them; next to BLAS, which uses them anyway, nothing is lost.
     """
     return types.void(), _attribute('"prefer-vector-width"="512"')
-
-
-@_intrinsic  # type: ignore[untyped-decorator]
-def always_inline(_context: Any) -> Any:
-    """Have the function that calls this become part of its callers.
-
-    To hand over an array takes nine numbers; a short loop on it takes as long.
-    """
-    return types.void(), _attribute("alwaysinline")
 
 
 def _attribute(text: str) -> Callable[..., Any]:

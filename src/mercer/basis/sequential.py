@@ -8,7 +8,7 @@ import numpy as np
 
 from mercer._stored import stored
 from mercer.basis.base import Basis, BasisStrategy, Task
-from mercer.engine import SequentialLearner
+from mercer.engine import ArrayTable, SequentialLearner, learn_table
 from mercer.solvers.recursive import Rules
 
 __all__ = ["Sequential"]
@@ -21,7 +21,7 @@ class Sequential(BasisStrategy):
     A row is kept if it is new and useful; if there are enough, the one whose removal costs least goes. See
     ``OnlineRegressor``.
 
-    Cost: about 3n·m² multiply-adds on two threads, one pass over the rows; memory m².
+    Cost: about 3n·m² multiply-adds on one thread, one pass over the rows; memory m².
 
     Parameters
     ----------
@@ -74,8 +74,7 @@ class Sequential(BasisStrategy):
         shape = task.rows.n_features, task.targets.shape[1]
         learner = SequentialLearner(task.kernel, rules, *shape)
         seen = np.arange(task.rows.n_rows) if task.weights is None else np.flatnonzero(task.weights > 0)
-        for _ in learner.stream(task.rows, task.targets, task.weights):
-            pass
+        learn_table(learner, ArrayTable(task.rows, task.targets, task.weights))
         found, note = len(learner.points), ""
         if found < task.n_basis:
             note = f"{found} of {task.n_basis} points: no other row was new and useful enough."

@@ -31,7 +31,7 @@ from mercer.engine.products import (
 )
 from mercer.engine.residuals import ResidualProducts, residual_products
 from mercer.engine.rows import ArrayRows, Rows, SomeRows, SparseRows, as_rows
-from mercer.engine.sequential import SequentialLearner
+from mercer.engine.sequential import SequentialLearner, learn_table
 from mercer.engine.sparse_kernel import SparseGram, SparseKernel
 from mercer.engine.statistics import NormalStatistics, normal_statistics
 from mercer.engine.table import ArrayTable, Block, BlockTable, Coding, Part, Spans, Table, as_table
@@ -84,6 +84,7 @@ __all__ = [
     "kernel_diagonal",
     "kernel_matrix",
     "kernel_times",
+    "learn_table",
     "nearest_points",
     "nearest_rows",
     "neighbour_distance",

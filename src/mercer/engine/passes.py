@@ -43,11 +43,14 @@ class _Work(Shippable, ABC):
         Least rows of a tile, where each tile pays a fixed price.
     rows_at_once : int or None
         Rows of a tile, if it is not the cache that decides.
+    rows_together : int
+        Rows that a sequence gathers from its tiles before it hands them on.
     """
 
     name: ClassVar[str]
     fewest: ClassVar[int] = 16
     rows_at_once: int | None = None
+    rows_together: int = 1
 
     @property
     @abstractmethod

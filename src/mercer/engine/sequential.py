@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,28 +14,27 @@ from mercer._stored import stored
 from mercer._stored.checks import check_finite, check_kernel, check_shape, need
 from mercer._typing import FloatArray, IntArray
 from mercer.engine.executors.blas import blas_threads
-from mercer.engine.executors.plan import TILE_BYTES, working_memory_bytes
-from mercer.engine.rows import ArrayRows, Rows
+from mercer.engine.executors.sequence import Sequence
+from mercer.engine.passes import Pass
 from mercer.engine.stream_values import FactoredRows, TabulatedRows
+from mercer.engine.table import Table
+from mercer.engine.tile import Tile
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.kernels import Kernel, Precomputed
-from mercer.solvers.recursive import BlockRecursion, Rules, Source, Together, inverse
+from mercer.solvers.recursive import BlockRecursion, Rules, Source, inverse
 
-__all__ = ["SequentialLearner"]
+__all__ = ["SequentialLearner", "learn_table"]
 
 _LARGEST = 1e153  # of targets and kernel values: squares must be numbers
 _SMALL = 200  # kernel values
 _LARGE = 200  # functions
 _PIECE = 256  # rows whose kernel values, also among each other, are made together; half of it for small dictionaries
 # Rows that are learned together, where compiled code computes their kernel values, times what a row takes: a tenth of a
-# second or so, as nothing can be interrupted in between; or so many rows, as two threads start slowly.
-_WORK, _LEAST_ROWS = 500_000_000, 2048
+# second or so, as nothing can be interrupted in between.
+_WORK = 500_000_000
 # The same for a second or so, and bytes: rows of a source that are read and learned together.
 _SECOND, _MEMORY = 4_000_000_000, 1 << 25
 _RETRY = 8  # pieces after which compiled code is tried again, when a row was too far for it
-# A second thread takes a millisecond or two to start with, and saves a third of the time: it is worth it from so many
-# functions on, and from so many rows times the square of functions.
-_SIDE_BY_SIDE, _WORTH = 64, 50_000_000
 
 
 @stored
@@ -47,8 +47,6 @@ class SequentialLearner:
         With numbers for parameters.
     rules : Rules
     n_features, n_outputs : int
-    n_jobs : int, default=1
-        Threads; more than two are not used.
 
     Attributes
     ----------
@@ -61,14 +59,11 @@ class SequentialLearner:
     kernel: Kernel
     recursion: BlockRecursion
     points: FloatArray
-    n_jobs: int
 
-    def __init__(self, kernel: Kernel, rules: Rules, n_features: int, n_outputs: int, *, n_jobs: int = 1) -> None:
+    def __init__(self, kernel: Kernel, rules: Rules, n_features: int, n_outputs: int) -> None:
         self.kernel = kernel
         self.recursion = BlockRecursion(rules, n_outputs)
         self.points = np.empty((0, n_features))
-        self.n_jobs = n_jobs
-        self._together: Together | None = None
         self._values: FactoredRows | TabulatedRows | None = None
 
     def learn(self, rows: FloatArray, targets: FloatArray, weights: FloatArray | None = None) -> FloatArray:
@@ -93,8 +88,8 @@ class SequentialLearner:
             start, residuals[0] = 1, float(np.sum(targets[0] ** 2))
         n_left = len(rows) - start
         small = n_left * (n_left + len(self.points)) < _SMALL  # holding BLAS would take longer than the work
-        # The products of a block are too small for more threads of BLAS; two products go side by side.
-        with nullcontext() if small else blas_threads(1), self._pair(n_left) as self._together:
+        # The products of a block are too small for more threads of BLAS.
+        with nullcontext() if small else blas_threads(1):
             while start < len(rows):
                 here, values = self._piece(rows[start:])
                 span = slice(start, start + len(here))
@@ -111,56 +106,22 @@ class SequentialLearner:
         if not isinstance(self._values, TabulatedRows):
             most = max(m, min(self.recursion.rules.max_basis, max(2 * m, m + _PIECE)))
             work = most**2 + 16 * (most + rows.shape[1]) + 1000  # as large as the square of functions, if they are many
-            most_rows = max(_LEAST_ROWS, _WORK // work)
-            if self._together is not None and not _is_worth(len(rows), m):  # there may soon be more functions
-                most_rows = min(most_rows, max(_PIECE // 2, self.recursion.n_seen))
-            piece = rows[:most_rows]
+            piece = rows[: max(_PIECE, _WORK // work)]
             source = self._factored(piece, most)
             if source is not None:
                 return piece, source
         piece = rows[: _PIECE if m >= _LARGE else _PIECE // 2]
         return piece, self._tabulated(piece)
 
-    def stream(
-        self, rows: Rows, targets: FloatArray, weights: FloatArray | None = None, *, often: bool = False
-    ) -> Iterator[tuple[int, FloatArray]]:
-        """Learn a source of rows in its order; rows of weight zero are left out.
-
-        Parameters
-        ----------
-        rows : Rows (n, d)
-        targets : array (n, p)
-        weights : array (n,) or None
-        often : bool, default=False
-            Whether to tell after a tile of rows; else after a second or so, as it is faster to learn many at once.
-
-        Yields
-        ------
-        stop : int
-            Rows read so far.
-        squares : array
-            As of ``learn``, for the rows that were learned since.
-        """
-        width = rows.n_features + min(self.recursion.rules.max_basis, rows.n_rows)
-        tile = max(16, min(4096, TILE_BYTES // (8 * width)))
-        most = tile * (1 if often else max(1, self._rows_at_once(rows.n_features) // tile))
-        for start, stop, block in _gathered(rows, tile, most):
-            span = slice(start, stop)
-            if weights is None:
-                yield stop, self.learn(block, targets[span])
-            else:
-                used = weights[span] > 0
-                yield stop, self.learn(block[used], targets[span][used], weights[span][used])
-
-    def _rows_at_once(self, n_features: int) -> int:
+    def rows_at_once(self, n_features: int) -> int:
+        """Rows that take a second or so to learn, and not too much memory."""
         m, row_bytes = self.recursion.rules.max_basis, 8 * (n_features + 1)
-        in_memory = min(_MEMORY, working_memory_bytes() // 4) // row_bytes
-        return min(in_memory, _SECOND // (m**2 + 16 * (m + n_features) + 1000))
+        return min(_MEMORY // row_bytes, _SECOND // (m**2 + 16 * (m + n_features) + 1000))
 
     def copy(self) -> SequentialLearner:
         """A learner with the same future that shares nothing that changes."""
         rules = self.recursion.rules
-        other = SequentialLearner(self.kernel, rules, self.points.shape[1], self.n_outputs, n_jobs=self.n_jobs)
+        other = SequentialLearner(self.kernel, rules, self.points.shape[1], self.n_outputs)
         other.recursion, other.points = self.recursion.copy(), self.points.copy()
         # What is bound goes with the copy, which is the one that goes on; if it fails, this one binds again.
         other._values, self._values = self._values, None
@@ -259,13 +220,10 @@ class SequentialLearner:
 
     def rebuild_stored(self) -> None:
         """Begin without bound rows."""
-        self._values = self._together = None
+        self._values = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"_values": None, "_together": None}  # without rows that were seen
-
-    def _pair(self, n_rows: int) -> AbstractContextManager[Together | None]:
-        return nullcontext(None)
+        return vars(self) | {"_values": None}  # without rows that were seen
 
     def _factored(self, rows: FloatArray, most: int) -> Source | None:
         """Kernel values, to up to so many functions, that compiled code computes, if it can."""
@@ -284,9 +242,8 @@ class SequentialLearner:
         self, rows: FloatArray, values: FloatArray | Source, data: tuple[FloatArray, FloatArray, FloatArray]
     ) -> FloatArray:
         """Learn rows with k(x, x), targets and weights, as many as their values allow."""
-        together = self._together if _is_worth(len(rows), len(self.points)) else None
         fixed = int(self.recursion.rules.intercept)
-        origin, squares = self.recursion.learn(values, *data, together=together)
+        origin, squares = self.recursion.learn(values, *data)
         origin = origin[fixed:]  # without the constant
         places = np.flatnonzero(origin >= 0)
         if len(places):
@@ -320,17 +277,47 @@ class SequentialLearner:
         return prior
 
 
-def _is_worth(n_rows: int, n_functions: int) -> bool:
-    """Whether to learn so many rows by two threads."""
-    return n_functions >= _SIDE_BY_SIDE and n_rows * n_functions**2 >= _WORTH
+# Called with the learner, the number of rows read so far, and the squared errors of those learned since.
+Report = Callable[[SequentialLearner, int, FloatArray], None]
 
 
-def _gathered(rows: Rows, tile: int, most: int) -> Iterator[tuple[int, int, FloatArray]]:
-    """Rows (start, stop, rows), up to so many at once, a multiple of tiles; read in tiles unless they are an array."""
-    blocks: list[FloatArray] = []
-    first = 0
-    for _, stop, block in rows.tiles(0, rows.n_rows, most if isinstance(rows, ArrayRows) else tile):
-        blocks.append(block)
-        if stop == rows.n_rows or stop - first == most:
-            yield first, stop, blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
-            blocks, first = [], stop
+@dataclass(frozen=True)
+class _Learning(Pass[SequentialLearner, SequentialLearner]):
+    """Learn a tile after the other."""
+
+    learner: SequentialLearner
+    report: Report | None
+    n_features: int
+
+    name = "rows learned"
+
+    @property
+    def width(self) -> int:
+        return self.n_features + self.learner.recursion.rules.max_basis
+
+    @property
+    def rows_together(self) -> int:  # type: ignore[override]
+        return 1 if self.report is not None else self.learner.rows_at_once(self.n_features)
+
+    def start(self) -> SequentialLearner:
+        return self.learner
+
+    def add(self, state: SequentialLearner, tile: Tile) -> None:
+        rows, targets, weights = tile.rows, tile.targets, tile.weights
+        if weights is not None:
+            used = weights > 0
+            rows, targets, weights = rows[used], targets[used], weights[used]
+        squares = state.learn(rows, targets, weights)
+        if self.report is not None:
+            self.report(state, tile.first + tile.n_rows, squares)
+
+    def finish(self, state: SequentialLearner) -> SequentialLearner:
+        return state
+
+
+def learn_table(learner: SequentialLearner, table: Table, report: Report | None = None) -> None:
+    """Learn the rows of a table in their order, without those of weight zero.
+
+    ``report`` is called after each tile; without it many rows are learned at once, which is faster.
+    """
+    Sequence().reduce(_Learning(learner, report, table.n_features), table)

@@ -40,7 +40,7 @@ class FactoredRows:
 
         The dictionary must be the one that the last source has led to; the first ``fixed`` functions are constant.
         """
-        room = fixed + most + 2 * MOST_ROWS
+        room = fixed + most + MOST_ROWS
         self.is_fresh = self._section is None or self._functions.shape[1] < room
         if self.is_fresh:
             self._bind(points, rows[:_SAMPLE], fixed, room)

@@ -11,10 +11,10 @@ import numpy as np
 from mercer._stored import stored
 from mercer._typing import FloatArray
 from mercer._validation import check_is_fitted
-from mercer.engine import SequentialLearner
+from mercer.engine import ArrayTable, SequentialLearner
 from mercer.estimators.classification import KernelClassifier
-from mercer.estimators.online_machine import OnlineMachine, State, has_no_weight
-from mercer.estimators.shell import Data, all_or_nothing, read_data
+from mercer.estimators.online_machine import OnlineMachine, State, has_no_weight, one_at_a_time
+from mercer.estimators.shell import read_table
 from mercer.model import KernelExpansion
 
 __all__ = ["OnlineClassifier"]
@@ -39,30 +39,30 @@ class OnlineClassifier(KernelClassifier, OnlineMachine):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn rows X (n, d) and labels y (n,) in their order, from the beginning."""
         self._check_choices()
-        with all_or_nothing(self):
+        with one_at_a_time(self):
             encode = self._labels()
-            data = read_data(self, X, y, sample_weight, encode=encode, reset=True)
+            table = read_table(self, X, y, sample_weight, encode=encode, reset=True)
             self.classes_ = encode.classes
-            self._start(data)
-            self._learn(data)
+            self._start(table)
+            self._learn(table)
             if self.second_pass:
-                self._refit(data)
+                self._refit(table)
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Learn more rows; the first call must name all ``classes``, unless its labels show them all."""
         self._validate_params()
-        with all_or_nothing(self):
+        with one_at_a_time(self):
             first = not hasattr(self, "_state")
             encode = self._labels(classes, first=first)
             if not first and has_no_weight(sample_weight, y):
-                read_data(self, X, y, None, encode=encode, reset=False)  # checked, and left out
+                read_table(self, X, y, None, encode=encode, reset=False)  # checked, and left out
                 return self
-            data = read_data(self, X, y, sample_weight, encode=encode, reset=first)
+            table = read_table(self, X, y, sample_weight, encode=encode, reset=first)
             if first:
                 self.classes_ = encode.classes
-                self._start(data)
-            self._learn(self._with_hidden(data))
+                self._start(table)
+            self._learn(self._with_hidden(table))
         return self
 
     def learn_one(self, x: Mapping[Any, Any], y: Any, w: float = 1.0) -> None:
@@ -77,7 +77,7 @@ class OnlineClassifier(KernelClassifier, OnlineMachine):
         if y is None or y != y:  # noqa: PLR0124  NaN is not itself
             msg = f"y is {y!r}, which is not a label."
             raise ValueError(msg)
-        with all_or_nothing(self):
+        with one_at_a_time(self):
             if not hasattr(self, "_state"):
                 self._begin_with(x, y)
             elif y not in self.classes_:
@@ -100,9 +100,9 @@ class OnlineClassifier(KernelClassifier, OnlineMachine):
         """Solve for the coefficients exactly on these rows, with the dictionary as it is."""
         self._validate_params()
         check_is_fitted(self)
-        with all_or_nothing(self):
-            data = read_data(self, X, y, sample_weight, encode=self._labels(first=False), reset=False)
-            self._refit(self._with_hidden(data))
+        with one_at_a_time(self):
+            table = read_table(self, X, y, sample_weight, encode=self._labels(first=False), reset=False)
+            self._refit(self._with_hidden(table))
         return self
 
     def _evaluate(self, X: Any) -> FloatArray:
@@ -148,8 +148,8 @@ class OnlineClassifier(KernelClassifier, OnlineMachine):
         recursion.coefficients = np.ascontiguousarray(np.column_stack([*columns, ones]))
         self.classes_, self._state = classes, State(learner, self._state.history)
 
-    def _with_hidden(self, data: Data) -> Data:
-        """The data with targets for the hidden output, if there is one."""
+    def _with_hidden(self, table: ArrayTable) -> ArrayTable:
+        """The table with targets for the hidden output, if there is one."""
         if not self._learner.recursion.rules.hidden:
-            return data
-        return replace(data, targets=np.column_stack([data.targets, np.ones(len(data.targets))]))
+            return table
+        return replace(table, labels=np.column_stack([table.targets, np.ones(table.n_rows)]), coding=None)

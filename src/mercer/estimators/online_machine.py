@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from abc import ABC
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -15,14 +18,31 @@ from mercer._stored import Sometimes, stored
 from mercer._stored.checks import check_estimator, check_shape, need
 from mercer._typing import FloatArray, IntArray, RandomState
 from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted
-from mercer.engine import Features, SequentialLearner, normal_statistics
+from mercer.engine import ArrayTable, Features, SequentialLearner, learn_table, normal_statistics
 from mercer.estimators.on_basis import check_mergeable, check_same_outputs
-from mercer.estimators.shell import Data, make_executor, resolve_kernel, rows_with_a_say
+from mercer.estimators.shell import all_or_nothing, make_executor
 from mercer.kernels import Kernel, as_kernel
+from mercer.methods.inputs import resolve_kernel, used_rows
 from mercer.model import KernelExpansion, Variance
 from mercer.solvers.recursive import Rules
 
-__all__ = ["OnlineMachine", "State", "has_no_weight"]
+__all__ = ["OnlineMachine", "State", "has_no_weight", "one_at_a_time"]
+
+# Not attributes of the estimators: a lock cannot be pickled or copied.
+_locks: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+_lock_of_locks = threading.Lock()
+
+
+@contextmanager
+def one_at_a_time(estimator: Any) -> Iterator[None]:
+    """Let one thread at a time change an estimator: each learns from the state of the last, and no rows are lost.
+
+    What fails leaves it as it was.
+    """
+    with _lock_of_locks:
+        lock = _locks.setdefault(estimator, threading.RLock())
+    with lock, all_or_nothing(estimator):
+        yield
 
 
 @stored(name="OnlineState", also=("expansion",))
@@ -121,25 +141,26 @@ class OnlineMachine(BaseEstimator, ABC):
 
     # ------------------------------------------------------------------------------------------------- learning
 
-    def _start(self, data: Data) -> None:
+    def _start(self, table: ArrayTable) -> None:
         """Begin anew, with a kernel whose parameters may come from these rows."""
-        kernel = resolve_kernel(self.kernel, data, self.random_state)
-        self._state = State(SequentialLearner(kernel, self._rules(), data.rows.n_features, data.targets.shape[1]))
+        kernel = resolve_kernel(self.kernel, table, self.random_state)
+        self._state = State(SequentialLearner(kernel, self._rules(), table.n_features, table.n_outputs))
 
-    def _learn(self, data: Data) -> None:
+    def _learn(self, table: ArrayTable) -> None:
         """Learn the rows in their order."""
-        weights = data.weights
-        if weights is not None:  # those too small to have a say are zero
-            used = rows_with_a_say(data, float(self.noise))
-            weights = np.zeros(len(weights))
-            weights[used] = np.asarray(data.weights)[used]
+        if table.weights is not None:  # weights that are too small become zero
+            weights, used = np.zeros(table.n_rows), used_rows(table, float(self.noise))
+            weights[used] = table.weights[used]
+            table = replace(table, weights=weights)
         learner, new = self._next_learner(), []
-        learner.n_jobs = 1
-        for stop, squares in learner.stream(data.rows, data.targets, weights, often=bool(self.record or self.verbose)):
+
+        def report(learner: SequentialLearner, n_read: int, squares: FloatArray) -> None:
             if self.record and len(squares):
                 new.append((learner.recursion.n_seen, len(learner.points), float(np.mean(squares))))
             if self.verbose:
-                print(f"rows: {stop} of {data.rows.n_rows}, functions: {len(learner.points)}", flush=True)
+                print(f"rows: {n_read} of {table.n_rows}, functions: {len(learner.points)}", flush=True)
+
+        learn_table(learner, table, report if self.record or self.verbose else None)
         self._state.history.extend(new)
         self._state = State(learner, self._state.history)
 
@@ -200,13 +221,13 @@ class OnlineMachine(BaseEstimator, ABC):
         if all(isinstance(name, str) for name in self._features):
             self.feature_names_in_ = np.array(self._features, dtype=object)
 
-    def _refit(self, data: Data) -> None:
+    def _refit(self, table: ArrayTable) -> None:
         """Solve for the coefficients exactly, by one pass over rows, on the dictionary found."""
         learner = self._next_learner()
         if not len(learner.points):  # then the recursion is exact, as it has represented nothing
             return
         features = Features(learner.kernel, learner.points)
-        sums = normal_statistics(data.table, features, executor=make_executor(self))
+        sums = normal_statistics(table, features, executor=make_executor(self))
         data_part, cross = sums.gram, sums.cross[:, :-1]
         if _has_constant(learner):  # comes first
             data_part = np.block([[sums.moments[-1:, -1:], sums.cross[:, -1:].T], [sums.cross[:, -1:], data_part]])
@@ -257,9 +278,10 @@ class OnlineMachine(BaseEstimator, ABC):
         self._validate_params()
         check_mergeable(self, other)
         self._check_mergeable(other)
-        learner = self._next_learner()
-        learner.merge(other._learner)
-        self._state = State(learner, self._state.history)
+        with one_at_a_time(self):
+            learner = self._next_learner()
+            learner.merge(other._learner)
+            self._state = State(learner, self._state.history)
         return self
 
     def _check_mergeable(self, other: Self) -> None:

@@ -9,9 +9,9 @@ import numpy as np
 
 from mercer._stored import stored
 from mercer._validation import check_is_fitted
-from mercer.estimators.online_machine import OnlineMachine, has_no_weight
-from mercer.estimators.regression import KernelRegressor
-from mercer.estimators.shell import all_or_nothing, encode_targets, read_data
+from mercer.estimators.online_machine import OnlineMachine, has_no_weight, one_at_a_time
+from mercer.estimators.regression import KernelRegressor, Targets
+from mercer.estimators.shell import read_table
 from mercer.model import KernelExpansion
 
 __all__ = ["OnlineRegressor"]
@@ -57,7 +57,7 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
     random_state : int, RandomState or None, default=None
         For the rows on which a median distance is found.
     n_jobs : int or None, default=None
-        Threads for predictions and the second pass; learning uses two at most.
+        Threads for predictions and the second pass; learning uses one.
     verbose : int, default=0
         1 shows progress.
 
@@ -100,13 +100,14 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn rows X (n, d) and targets y (n,) or (n, p) in their order, from the beginning."""
         self._check_choices()
-        with all_or_nothing(self):
-            data = read_data(self, X, y, sample_weight, encode=encode_targets, reset=True)
-            self._start(data)
-            self._learn(data)
-            self._flat = data.flat
+        with one_at_a_time(self):
+            targets = Targets()
+            table = read_table(self, X, y, sample_weight, encode=targets, reset=True)
+            self._start(table)
+            self._learn(table)
+            self._flat = targets.flat
             if self.second_pass:
-                self._refit(data)
+                self._refit(table)
         return self
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -116,17 +117,18 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
         may not.
         """
         self._validate_params()
-        with all_or_nothing(self):
+        with one_at_a_time(self):
             first = not hasattr(self, "_state")
             if not first and has_no_weight(sample_weight, y):
-                read_data(self, X, y, None, encode=encode_targets, reset=False)  # checked, and left out
+                read_table(self, X, y, None, encode=Targets(), reset=False)  # checked, and left out
                 return self
-            data = read_data(self, X, y, sample_weight, encode=encode_targets, reset=first)
+            targets = Targets()
+            table = read_table(self, X, y, sample_weight, encode=targets, reset=first)
             if first:
-                self._start(data)
-                self._flat = data.flat
-            self._check_outputs(data, self._learner.n_outputs)
-            self._learn(data)
+                self._start(table)
+                self._flat = targets.flat
+            self._check_outputs(table, targets, self._learner.n_outputs)
+            self._learn(table)
         return self
 
     def learn_one(self, x: Mapping[Any, Any], y: float, w: float = 1.0) -> None:
@@ -137,17 +139,17 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
         """
         if w == 0:
             return
-        if not hasattr(self, "_state"):
-            with all_or_nothing(self):
+        with one_at_a_time(self):
+            if not hasattr(self, "_state"):
                 self._check_length_scale()
                 row = self._one(x, first=True)
                 self.partial_fit(row, [float(y)], sample_weight=[w])
                 self._note_names()
-            return
-        if self._learner.n_outputs != 1:
-            msg = f"the model has {self._learner.n_outputs} outputs: learn_one has one."
-            raise ValueError(msg)
-        self._learn_one(self._one(x, first=False), np.array([[float(y)]]), float(w))
+                return
+            if self._learner.n_outputs != 1:
+                msg = f"the model has {self._learner.n_outputs} outputs: learn_one has one."
+                raise ValueError(msg)
+            self._learn_one(self._one(x, first=False), np.array([[float(y)]]), float(w))
 
     def predict_one(self, x: Mapping[Any, Any]) -> float:
         """Predict the mean of one row; 0 before anything was learned."""
@@ -163,10 +165,11 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
         """
         self._validate_params()
         check_is_fitted(self)
-        with all_or_nothing(self):
-            data = read_data(self, X, y, sample_weight, encode=encode_targets, reset=False)
-            self._check_outputs(data, self._learner.n_outputs)
-            self._refit(data)
+        with one_at_a_time(self):
+            targets = Targets()
+            table = read_table(self, X, y, sample_weight, encode=targets, reset=False)
+            self._check_outputs(table, targets, self._learner.n_outputs)
+            self._refit(table)
         return self
 
     def _mean_expansion(self) -> KernelExpansion:

@@ -12,8 +12,8 @@ import numpy as np
 from mercer._typing import RandomState
 from mercer._validation import check_random_state, check_targets
 from mercer.basis import NystromError, choose_basis, nystrom_error
-from mercer.engine import Executor, Threads, as_rows
-from mercer.estimators.shell import Data, resolve_kernel
+from mercer.engine import ArrayTable, Executor, Threads, as_rows
+from mercer.methods.inputs import resolve_kernel
 from mercer.reports.table import format_table
 
 __all__ = ["BasisErrors", "basis_errors"]
@@ -89,7 +89,7 @@ def basis_errors(
     targets = np.zeros((rows.n_rows, 1)) if y is None else np.asarray(check_targets(y, n_rows=rows.n_rows))
     targets = targets.reshape(rows.n_rows, -1)
     random = check_random_state(random_state)
-    resolved = resolve_kernel(kernel, Data(rows, targets, None, False), random)
+    resolved = resolve_kernel(kernel, ArrayTable(rows, targets), random)
     seed = int(random.randint(2**31))
     if isinstance(strategies, str):
         strategies = [strategies]

@@ -15,19 +15,11 @@ from mercer.engine import sequential
 from mercer.engine.rows import ArrayRows
 from mercer.engine.sequential import SequentialLearner
 from mercer.kernels import Gaussian
-from mercer.solvers.recursive import ReferenceRecursion, Rules, blocks, drivers
-from mercer.solvers.recursive.state import FULL
+from mercer.solvers.recursive import ReferenceRecursion, Rules, blocks, learning
+from mercer.solvers.recursive.block import FULL
 from tests.doubles import GuardedRows
 
 KERNEL = Gaussian(0.7, 1.7)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _two_threads_for_few_rows():
-    """Have two threads learn rows that are too few to be worth it."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sequential, "_WORTH", 0)
-        yield
 
 
 def one_at_a_time(rules, rows, targets, weights, kernel=KERNEL):
@@ -155,7 +147,7 @@ def test_products_of_blocks_have_blas_to_themselves(begun, monkeypatch):
 
     def learn_blocks(*piece):
         pools.append({pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"})
-        return drivers.learn_blocks(*piece)
+        return learning.learn_blocks(*piece)
 
     X, y = make_waves(300, random_state=0)
     learner = SequentialLearner(Gaussian(1.0), Rules(1e-2, 50, 1e-3, 1e-6), X.shape[1], 1)
@@ -185,13 +177,14 @@ def test_large_dictionaries_decide_as_the_reference_does(rules):
 
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("max_basis", [30, 65, 100, 450, 5000])
-def test_two_threads_decide_as_one_does(max_basis, intercept, monkeypatch):
-    """One thread cares for one of the two inverses, the other for the other."""
+def test_all_rows_at_once_decide_as_batches_do(max_basis, intercept):
+    """Dictionaries of all sizes, that have blocks of all lengths and grow beyond the memory that they begin with."""
     X, y = make_waves(1300, n_features=3, noise=0.1, random_state=1)
-    rules, led = Rules(1e-2, max_basis, 1e-2, 1e-6, intercept=intercept), []
-    monkeypatch.setattr(blocks, "lead", lambda *piece: led.append(drivers.lead(*piece)) or led[-1])
-    learners = [SequentialLearner(Gaussian(0.7), rules, 3, 1, n_jobs=n_jobs) for n_jobs in (1, 2)]
-    errors = [learner.learn(X, y[:, np.newaxis]) for learner in learners]
+    rules = Rules(1e-2, max_basis, 1e-2, 1e-6, intercept=intercept)
+    learners = [SequentialLearner(Gaussian(0.7), rules, 3, 1) for _ in range(2)]
+    errors = [learners[0].learn(X, y[:, np.newaxis])]
+    batches = [learners[1].learn(X[i : i + 77], y[i : i + 77, np.newaxis]) for i in range(0, 1300, 77)]
+    errors.append(np.concatenate(batches))
     one, two = (learner.recursion for learner in learners)
     np.testing.assert_array_equal(one.births, two.births)
     np.testing.assert_array_equal(learners[0].points, learners[1].points)
@@ -200,20 +193,6 @@ def test_two_threads_decide_as_one_does(max_basis, intercept, monkeypatch):
     gram = two.gram[int(intercept) :, int(intercept) :]
     np.testing.assert_allclose(gram, Gaussian(0.7)(learners[1].points), rtol=0, atol=1e-12)
     assert one.n_grown > 100, "the dictionary must change"
-    assert sum(led) > 800 if max_basis > 64 else not led, "most rows are learned by two threads, if functions are many"
-
-
-@pytest.mark.parametrize(
-    ("n_rows", "max_basis", "expected"), [(6000, 100, True), (1000, 100, False), (2000, 300, True)]
-)
-def test_a_second_thread_is_for_work_that_is_worth_it(n_rows, max_basis, expected, monkeypatch):
-    monkeypatch.setattr(sequential, "_WORTH", 50_000_000)  # as it is
-    led = []
-    monkeypatch.setattr(blocks, "lead", lambda *piece: led.append(drivers.lead(*piece)) or led[-1])
-    X, y = make_waves(n_rows, n_features=5, noise=0.1, random_state=0)
-    learner = SequentialLearner(Gaussian(0.7), Rules(1e-2, max_basis, 1e-2, 1e-6), 5, 1, n_jobs=2)
-    learner.learn(X, y[:, np.newaxis])
-    assert bool(led) == expected
 
 
 def streamed(source, *, often=False):

@@ -1,46 +1,32 @@
 """Kernel values that compiled code computes for a stream are those of the kernel."""
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 import pytest
 
 from mercer.datasets import make_waves
-from mercer.engine import sequential
 from mercer.engine.sequential import SequentialLearner
 from mercer.engine.stream_values import FactoredRows, TabulatedRows
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.kernels import Gaussian, Linear, Matern
 from mercer.kernels.stationary import StationarySection
 from mercer.solvers.compiled_blas import routines
-from mercer.solvers.recursive import Rules, blocks
-from mercer.solvers.recursive.state import FULL
+from mercer.solvers.recursive import Rules
+from mercer.solvers.recursive.block import FULL
 from mercer.solvers.recursive.values import fill_values, look_up
 
 RULES = Rules(1e-2, 200, 1e-2, 1e-6)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _two_threads_for_few_rows():
-    """Have two threads learn rows that are too few to be worth it."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sequential, "_WORTH", 0)
-        yield
-
-
-def filled(source, n_points, first, start, stop):
-    """Values of the rows from ``start`` on, after those of the rows before them."""
-    possible, columns = True, np.arange(n_points)
-    for begin, end in ((first, start), (start, stop)):
-        out = np.full((end - begin, n_points + end - first + 3), np.nan)
-        possible = possible and fill_values(routines(), source, columns, out, (n_points, first, begin, end))
-        assert np.all(np.isnan(out[:, -3:]))
+def filled(source, n_points, start, stop):
+    """Values of some rows."""
+    out = np.full((stop - start, n_points + stop - start + 3), np.nan)
+    possible = fill_values(routines(), source, np.arange(n_points), out, n_points, start)
+    assert np.all(np.isnan(out[:, -3:]))
     return out[:, :-3] if possible else None
 
 
-def learned(X, y, kernel, n_jobs=1, rules=RULES, sizes=None):
-    learner = SequentialLearner(kernel, rules, X.shape[1], 1, n_jobs=n_jobs)
+def learned(X, y, kernel, rules=RULES, sizes=None):
+    learner = SequentialLearner(kernel, rules, X.shape[1], 1)
     for span in np.array_split(np.arange(len(X)), sizes or 1):
         learner.learn(X[span], y[span, np.newaxis])
     return learner
@@ -64,21 +50,21 @@ def test_factors_give_the_kernel(fixed, scale):
     kernel = Gaussian([1.5, 2.0, 0.7], 1.7)
     source = FactoredRows(kernel).source(points, rows, fixed, len(points))
     assert source is not None
-    values = filled(source, fixed + len(points), 3, 10, 40)
+    values = filled(source, fixed + len(points), 10, 40)
     np.testing.assert_array_equal(values[:, :fixed], 1.0)
-    expected = kernel(rows[10:], np.vstack([points, rows[3:]]))
+    expected = kernel(rows[10:], np.vstack([points, rows[10:]]))
     np.testing.assert_allclose(values[:, fixed:], expected, rtol=1e-11, atol=1e-300)
 
 
 def test_values_that_are_known_are_looked_up():
     table = np.random.default_rng(0).normal(size=(20, 50))
-    np.testing.assert_array_equal(filled(look_up(table), 30, 5, 8, 20), table[8:, np.r_[:30, 35:50]])
+    np.testing.assert_array_equal(filled(look_up(table), 30, 8, 20), table[8:, np.r_[:30, 38:50]])
 
 
 def test_rows_too_far_have_no_factors():
     def values(points, rows):
         source = FactoredRows(Gaussian(1.0)).source(points, rows, 0, 10)
-        return None if source is None else filled(source, len(points), 0, 1, len(rows))
+        return None if source is None else filled(source, len(points), 1, len(rows))
 
     points, rows = np.zeros((4, 2)), np.zeros((3, 2))
     assert values(points, rows) is not None
@@ -90,17 +76,16 @@ def test_rows_too_far_have_no_factors():
     assert FactoredRows(Linear()).source(points, points, 0, 10) is None
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2])
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("max_basis", [100, FULL + 24])
-def test_tables_decide_as_factors_do(n_jobs, intercept, max_basis, monkeypatch):
+def test_tables_decide_as_factors_do(intercept, max_basis, monkeypatch):
     X, y = make_waves(1500, n_features=4, noise=0.1, random_state=0)
     rules = Rules(1e-2, max_basis, 1e-2, 1e-6, intercept=intercept)
-    factored = learned(X, y, Gaussian(1.0), n_jobs, rules)
+    factored = learned(X, y, Gaussian(1.0), rules)
     assert isinstance(factored._values, FactoredRows)
     assert factored.recursion.n_pruned > 100
     monkeypatch.setattr(StationarySection, "factors", lambda *_: None)
-    tabulated = learned(X, y, Gaussian(1.0), n_jobs, rules)
+    tabulated = learned(X, y, Gaussian(1.0), rules)
     assert isinstance(tabulated._values, TabulatedRows)
     assert_same(factored, tabulated)
 
@@ -146,40 +131,37 @@ def test_kernels_without_factors_are_asked_once(monkeypatch):
     assert len(asked) == 1
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2])
 @pytest.mark.parametrize("distance", [20.0, 2000.0])
 @pytest.mark.parametrize("max_basis", [80, 200, FULL + 20])
-def test_a_stream_may_go_far_away_in_the_midst_of_rows(distance, n_jobs, max_basis, monkeypatch):
+def test_a_stream_may_go_far_away_in_the_midst_of_rows(distance, max_basis, monkeypatch):
     """Blocks before the far rows are learned by factors, from the old centre, and then from a new one or by tables."""
     tables = count_tables(monkeypatch)
     X, y = make_waves(2000, n_features=4, noise=0.1, random_state=0)
     X[1333:] += distance
     rules = Rules(1e-2, max_basis, 1e-2, 1e-6)
-    factored = learned(X, y, Gaussian(0.8), n_jobs, rules)
+    factored = learned(X, y, Gaussian(0.8), rules)
     assert len(factored.points) == max_basis
     assert bool(tables) == (distance > 100)
     monkeypatch.setattr(StationarySection, "factors", lambda *_: None)
-    assert_same(factored, learned(X, y, Gaussian(0.8), n_jobs, rules))
+    assert_same(factored, learned(X, y, Gaussian(0.8), rules))
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2])
 @pytest.mark.parametrize("intercept", [False, True])
-def test_a_dictionary_may_grow_for_as_long_as_it_likes(n_jobs, intercept):
+def test_a_dictionary_may_grow_for_as_long_as_it_likes(intercept):
     """Memory is had for twice the functions there are: rows that come together need it several times."""
     X, y = make_waves(1500, n_features=4, random_state=0)
     rules = Rules(1e-2, 5000, 1e-2, None, intercept=intercept)
-    together = learned(X, y, Gaussian(0.5), n_jobs, rules)
+    together = learned(X, y, Gaussian(0.5), rules)
     assert len(together.points) > 1000
-    assert_same(together, learned(X, y, Gaussian(0.5), 1, rules, sizes=23))
+    assert_same(together, learned(X, y, Gaussian(0.5), rules, sizes=23))
     assert len(together.recursion._matrices.P) <= 2 * len(together.points) + 128, "not for 5000"
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2])
-def test_a_spoilt_inverse_of_a_dictionary_that_grows(n_jobs):
+def test_a_spoilt_inverse_of_a_dictionary_that_grows():
     """What is learned after the inverse was computed anew needs room, too."""
     X, y = make_waves(1500, n_features=4, random_state=0)
     rules = Rules(1e-2, 5000, 1e-2, None)
-    learner = learned(X[:300], y[:300], Gaussian(0.5), n_jobs, rules)
+    learner = learned(X[:300], y[:300], Gaussian(0.5), rules)
     m = len(learner.points)
     learner.recursion.K_inverse[:] += 1e-6 * np.eye(m)
     learner.learn(X[300:], y[300:, np.newaxis])
@@ -191,17 +173,16 @@ def test_a_spoilt_inverse_of_a_dictionary_that_grows(n_jobs):
 
 @pytest.mark.parametrize("kernel", [Matern(1.0), Gaussian(1.0) + 0.1 * Linear()])
 @pytest.mark.parametrize("max_basis", [100, FULL + 40])
-def test_two_threads_decide_as_one_does_on_tables(kernel, max_basis):
+def test_tables_in_batches_decide_as_one_does(kernel, max_basis):
     X, y = make_waves(1200, n_features=4, noise=0.1, random_state=2)
     rules = Rules(1e-2, max_basis, 1e-2, 1e-6)
-    assert_same(learned(X, y, kernel, 1, rules), learned(X, y, kernel, 2, rules))
+    assert_same(learned(X, y, kernel, rules), learned(X, y, kernel, rules, sizes=11))
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2])
 @pytest.mark.parametrize("m", [80, 200, FULL + 20])
-def test_a_spoilt_inverse_is_computed_anew_in_the_midst_of_rows(n_jobs, m):
+def test_a_spoilt_inverse_is_computed_anew_in_the_midst_of_rows(m):
     X, y = make_waves(2400, n_features=4, noise=0.1, random_state=0)
-    learner = learned(X[:800], y[:800], Gaussian(1.0), n_jobs, Rules(1e-2, m, 1e-2, 1e-6))
+    learner = learned(X[:800], y[:800], Gaussian(1.0), Rules(1e-2, m, 1e-2, 1e-6))
     assert len(learner.points) == m
     noise = 1e-5 * np.random.default_rng(0).normal(size=(m, m))
     learner.recursion.K_inverse[:] += noise + noise.T
@@ -249,33 +230,6 @@ def test_a_far_first_row_does_not_stay_the_centre():
     X[0] += 50.0
     learner = learned(X, y, Gaussian(0.5), sizes=400)
     assert np.max(np.abs(learner._values._section.shift)) < 10.0
-
-
-@pytest.mark.parametrize("name", ["lead", "follow"])
-def test_a_thread_that_fails_leaves_the_other_one_free(name, monkeypatch):
-    X, y = make_waves(1200, n_features=4, noise=0.1, random_state=0)
-    learner = learned(X[:800], y[:800], Gaussian(1.0), 2)
-
-    def fails(*_):
-        raise KeyError(name)
-
-    monkeypatch.setattr(blocks, name, fails)
-    with pytest.raises(KeyError, match=name):
-        learner.learn(X[800:], y[800:, np.newaxis])
-
-
-def test_an_interruption_before_the_first_thread_starts_leaves_none_behind(monkeypatch):
-    X, y = make_waves(1200, n_features=4, noise=0.1, random_state=0)
-    learner, submit = learned(X[:800], y[:800], Gaussian(1.0), 2), ThreadPoolExecutor.submit
-
-    def interrupted(*arguments):
-        submit(*arguments)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(ThreadPoolExecutor, "submit", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        learner.learn(X[800:], y[800:, np.newaxis])
-    assert not any(thread.name.startswith("mercer") for thread in threading.enumerate())
 
 
 def test_an_overflowing_kernel_is_refused():

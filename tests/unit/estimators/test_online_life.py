@@ -1,8 +1,13 @@
 """Learners of streams in daily life: rows one by one, names, classes that appear, changed rules, interruptions."""
 
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
+
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 
 from mercer import OnlineClassifier, OnlineRegressor
 from mercer.engine.sequential import SequentialLearner
@@ -173,3 +178,26 @@ def test_one_row_at_a_time_as_a_mapping(rows, targets):
     assert model.n_seen_ == N
     with pytest.raises(ValueError, match="fitted to arrays"):
         expected.learn_one({"a": 1.0, "b": 2.0}, 1.0)
+
+
+@pytest.mark.parametrize("learn", ["partial_fit", "learn_one"])
+def test_several_threads_lose_no_rows(rows, targets, learn):
+    """Each goes on from what the last has learned; the order is theirs."""
+    model = make(max_basis=20, record=True)
+    names = [{"a": a, "b": b} for a, b in rows]
+
+    def go_on(start):
+        for t in range(start, start + 40):
+            if learn == "partial_fit":
+                model.partial_fit(rows[t : t + 1], targets[t : t + 1])
+            else:
+                model.learn_one(names[t], targets[t])
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(go_on, range(0, 160, 40)))
+    assert model.n_seen_ == 160
+    assert len(model.history_["n_seen"]) == 160
+    copy = deepcopy(pickle.loads(pickle.dumps(model)))  # a lock goes with neither
+    np.testing.assert_array_equal(clone(model).partial_fit(rows, targets).n_seen_, N)
+    model.merge(copy)
+    assert model.n_seen_ == 320

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
 
 from mercer._typing import AnyArray
-from mercer.engine.executors.plan import make_plan
+from mercer.engine.executors.plan import make_plan, working_memory_bytes
 from mercer.engine.passes import Pass, RowPass
 from mercer.engine.progress import Progress
 from mercer.engine.table import Table
+from mercer.engine.tile import Tile
 
 __all__ = ["Sequence"]
 
@@ -35,7 +38,8 @@ class Sequence:
         progress = Progress(work.name, table.n_rows) if self.verbose else None
         work.prepare()
         state = work.start()
-        for tile in table.tiles(make_plan(work, table, 1).tile):
+        tiles = table.tiles(make_plan(work, table, 1).tile)
+        for tile in gathered(tiles, min(work.rows_together, _most_rows(table))):
             work.add(state, tile)
             if progress is not None:
                 progress.advance(tile.n_rows)
@@ -49,3 +53,32 @@ class Sequence:
             work.apply(tile, out[start : start + tile.n_rows])
             start += tile.n_rows
         return out
+
+
+def gathered(tiles: Iterator[Tile], n_rows: int) -> Iterator[Tile]:
+    """Join tiles until they have so many rows."""
+    waiting: list[Tile] = []
+    for tile in tiles:
+        waiting.append(tile)
+        if sum(one.n_rows for one in waiting) >= n_rows:
+            yield _joined(waiting)
+            waiting = []
+    if waiting:
+        yield _joined(waiting)
+
+
+def _joined(tiles: list[Tile]) -> Tile:
+    first = tiles[0]
+    if len(tiles) == 1:
+        return first
+    return replace(
+        first,
+        rows=np.concatenate([tile.rows for tile in tiles]),
+        targets=np.concatenate([tile.targets for tile in tiles]),
+        weights=None if first.weights is None else np.concatenate([tile.weights for tile in tiles]),
+    )
+
+
+def _most_rows(table: Table) -> int:
+    """Rows that take a quarter of the working memory."""
+    return working_memory_bytes() // (32 * (table.n_features + table.n_outputs + 1))

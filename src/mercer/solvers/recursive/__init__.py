@@ -3,11 +3,11 @@
 ``rules`` says when functions come and go, ``reference`` is the plain recursion, ``blocks`` the fast one.
 """
 
-from mercer.solvers.recursive.blocks import MOST_ROWS, BlockRecursion, Together, block_rows
+from mercer.solvers.recursive.block import aligned, good_length
+from mercer.solvers.recursive.blocks import MOST_ROWS, BlockRecursion, block_rows
+from mercer.solvers.recursive.inverses import inverse
 from mercer.solvers.recursive.reference import ReferenceRecursion
 from mercer.solvers.recursive.rules import Rules
-from mercer.solvers.recursive.state import aligned, good_length
-from mercer.solvers.recursive.updates import inverse
 from mercer.solvers.recursive.values import Source
 
 __all__ = [
@@ -16,7 +16,6 @@ __all__ = [
     "ReferenceRecursion",
     "Rules",
     "Source",
-    "Together",
     "aligned",
     "block_rows",
     "good_length",

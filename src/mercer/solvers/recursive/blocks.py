@@ -1,22 +1,11 @@
-r"""The sequential LS-SVM on blocks of rows: the decisions of the plain recursion, most of its work in matrix products.
+"""The sequential LS-SVM on blocks of rows: the decisions of the plain recursion, most of its work in matrix products.
 
-Within a block no function moves and no matrix is changed. Slots 0..m-1 are the functions before the block, slot m+t is
-row t of it; a slot is alive (a function in use), dead, or not yet born. With forgetting,
-
-.. math:: P^{-1} = \sigma M + \tau K_{mm}^{-1}, \qquad M = P_0^{-1} + \sum_j c_j v_jv_j^\top, \qquad
-          K_{mm}^{-1} = K_0^{-1} + \sum_j d_j g_jg_j^\top,
-
-where :math:`P_0^{-1}, K_0^{-1}` are those before the block, so that :math:`P^{-1}k` and :math:`K_{mm}^{-1}k` of its
-rows are two matrix products at its start and a few vectors per row; the sums are applied at its end. Between blocks
-only the upper triangles of K_mm and of large inverses are kept. How blocks follow each other is in ``drivers``, what
-happens to a row in ``steps``, how functions come and go in ``changes``.
+What happens in compiled code is told in ``learning``; here is what goes on from one call to the next.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -27,45 +16,19 @@ from mercer._typing import FloatArray, IntArray
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.solvers.blas import mirror
 from mercer.solvers.compiled_blas import routines
-from mercer.solvers.recursive.drivers import (
-    SPOILT,
-    follow,
-    lead,
-    learn_blocks,
-    quit_waiting,
-    shared_counts,
-)
+from mercer.solvers.recursive.block import FULL, Block, Data, Limits, Matrices, aligned, good_length
+from mercer.solvers.recursive.inverses import error_of_inverse, inverse, lower_factor
+from mercer.solvers.recursive.learning import SPOILT, learn_blocks
 from mercer.solvers.recursive.reference import ReferenceRecursion
-from mercer.solvers.recursive.rules import LEAST_NOVELTY, TIE, Rules, weakest
-from mercer.solvers.recursive.state import (
-    CHANGED,
-    COST,
-    DRIFT,
-    FULL,
-    GROWN,
-    HIDDEN,
-    LEAST,
-    PRUNED,
-    SCORED,
-    SIZE,
-    Data,
-    Limits,
-    Matrices,
-    State,
-    aligned,
-    good_length,
-)
-from mercer.solvers.recursive.updates import error_of_inverse, inverse, lower_factor
+from mercer.solvers.recursive.rules import Rules, weakest
 from mercer.solvers.recursive.values import Source, look_up
 
-__all__ = ["MOST_ROWS", "BlockRecursion", "Together", "block_rows"]
+__all__ = ["MOST_ROWS", "BlockRecursion", "block_rows"]
 
 MOST_ROWS = 128  # of a block
 
 _LEAST_LEFT = 1e-50
 _NEGATIVE = 1e-4  # of k(x, x): a novelty so far below zero is not rounding
-
-Together: TypeAlias = Callable[[Callable[[], object], Callable[[], object], Callable[[], None]], None]
 
 
 def block_rows(n_functions: int, forgetting: float = 1.0) -> int:
@@ -102,7 +65,7 @@ class BlockRecursion:
         self.n_seen = self.n_grown = self.n_pruned = 0
         self.n_refreshed = self.n_changed = 0
         self.drift = 0.0
-        self._state: Any = None  # memory to work in
+        self._block: Block | None = None  # memory to work in
         self._n_mirrored = -1  # ``n_grown`` when the lower triangles of K⁻¹ and K_mm were filled in
 
     @property
@@ -145,13 +108,7 @@ class BlockRecursion:
         return grown
 
     def learn(
-        self,
-        values: FloatArray | Source,
-        prior: FloatArray,
-        targets: FloatArray,
-        weights: FloatArray,
-        *,
-        together: Together | None = None,
+        self, values: FloatArray | Source, prior: FloatArray, targets: FloatArray, weights: FloatArray
     ) -> tuple[IntArray, FloatArray]:
         """Learn rows, in blocks. If it fails, some blocks may have been learned: work on a copy, as estimators do.
 
@@ -165,8 +122,6 @@ class BlockRecursion:
         targets : array (n, p)
         weights : array (n,)
             Above zero.
-        together : callable or None, default=None
-            Calls two functions at the same time, and a third one if either fails; None does all work in this thread.
 
         Returns
         -------
@@ -176,35 +131,19 @@ class BlockRecursion:
             Squared error of each row before it was learned, summed over outputs. If there are fewer than rows, the
             others were not learned: of a source that computes values, one is too far, or its room is used up.
         """
-        n_rows, before = len(prior), self.n_seen
-        data = Data(prior, targets, weights, np.empty(n_rows))
+        n_rows, before, done = len(prior), self.n_seen, 0
+        data = Data(prior, targets, weights, np.empty(n_rows), before)
         source = values if isinstance(values, Source) else look_up(values)
-        if self.rules.forgetting < 1.0:  # which mixes the inverses between blocks
-            together = None
         if n_rows:
-            done, room = 0, self._open(n_rows, source)
+            block = self._open(n_rows, source)
             while done < n_rows:
-                done += self._learn_some(source, (data, done, before), self._limits(room), together)
-                if self._state.numbers[DRIFT] <= SPOILT:
+                done += int(learn_blocks(block, self._matrices, source, data, done))
+                if block.tally["drift"][0] <= SPOILT:
                     break
-                self._refresh(int(self._state.counts[SIZE]))
-                self._state.numbers[DRIFT] = 0.0
-            self._close(done)
-        return np.where(self.births >= before, self.births - before, -1), data.residuals[: self.n_seen - before]
-
-    def _learn_some(
-        self, source: Source, rows: tuple[Data, int, int], limits: Limits, together: Together | None
-    ) -> int:
-        """Learn rows, all that is possible until K⁻¹ is spoilt; return how many."""
-        blas = routines()
-        if together is None:
-            return int(learn_blocks(blas, self._state, self._matrices, limits, source, rows))
-        state, shared, done = self._state, shared_counts(), [0]
-        states = (state, State.empty(len(state.values), state.values.shape[1], len(state.w)))
-        common = (blas, states, self._matrices, limits, source, (*rows, shared))
-        together(lambda: done.append(lead(*common)), partial(follow, *common), partial(quit_waiting, shared))
-        self._state = states[-(-done[-1] // len(state.values)) % 2]
-        return done[-1]
+                self._refresh(int(block.tally["size"][0]))
+                block.tally["drift"] = 0.0
+            self._close(block, done)
+        return np.where(self.births >= before, self.births - before, -1), data.residuals[:done]
 
     def look(self) -> None:
         """Compute K⁻¹ anew if it has drifted."""
@@ -224,59 +163,43 @@ class BlockRecursion:
         self._matrices.K[fixed:size, fixed:size] = inverse(self._matrices.gram[fixed:size, fixed:size])
         self.n_refreshed += 1
 
-    def _open(self, n_rows: int, source: Source) -> int:
-        """Have room for the functions that rows may become, and the state before them; return how many have room.
+    def _open(self, n_rows: int, source: Source) -> Block:
+        """Have room for the functions that rows may become, and memory for blocks, with the state before them.
 
-        If values are given, all rows may; else, those of a block.
+        If values are given, all rows may become functions; else, those of a block.
         """
         m, n_outputs = len(self.births), self.coefficients.shape[1]
         budget = max(m, self.rules.max_basis + int(self.rules.intercept))
         most = min(budget, m + n_rows)
         if source.profile:
-            most = min(most, max(2 * m, m + MOST_ROWS), source.functions.shape[1] - 2 * MOST_ROWS)
+            most = min(most, max(2 * m, m + MOST_ROWS), source.functions.shape[1] - MOST_ROWS)
         room = min(budget, max(most, 2 * m))  # for more functions than there may be after these rows
         self._matrices = Matrices(*(_with_room(matrix, m, most, room) for matrix in self._matrices))
-        shape = (min(block_rows(most, self.rules.forgetting), n_rows), n_outputs)
-        state = self._state
-        if state is None or (len(state.values), len(state.w)) != shape or state.values.shape[1] < most + 2 * shape[0]:
-            slots = good_length(room + 2 * shape[0])
-            self._state = state = State.empty(shape[0], slots, n_outputs)
-        state.w[:, :m], state.births[:m], state.columns[:m] = self.coefficients.T, self.births, np.arange(m)
-        state.counts[:] = 0
-        state.counts[SIZE], state.counts[SCORED] = m, n_outputs - self.rules.hidden
-        state.counts[CHANGED] = self.n_changed
-        state.numbers[:] = 1.0, 0.0, self.cost, 1.0, self.hidden_cost, self.drift
-        return most
+        rows, limits = min(block_rows(most, self.rules.forgetting), n_rows), Limits.of(self.rules, most)
+        if self._block is None or not self._block.fits(rows, most + rows, n_outputs):
+            self._block = Block.empty(rows, room + rows, n_outputs, limits)
+        self._block = block = self._block._replace(limits=limits)
+        block.w[:, :m], block.births[:m], block.columns[:m] = self.coefficients.T, self.births, np.arange(m)
+        block.tally[:] = 0
+        for name in ("n_grown", "n_pruned", "n_changed", "cost", "hidden_cost", "drift"):
+            block.tally[name] = getattr(self, name)
+        block.tally["size"], block.tally["n_scored"], block.tally["least_novelty"] = m, n_outputs - self.rules.hidden, 1
+        return block
 
-    def _close(self, n_rows: int) -> None:
+    def _close(self, block: Block, n_rows: int) -> None:
         """Take what is known after the last block."""
-        state, size = self._state, int(self._state.counts[SIZE])
-        if not state.numbers[LEAST] > -_NEGATIVE:
+        tally = dict(zip(block.tally.dtype.names or (), block.tally[0].item(), strict=True))
+        if not tally["least_novelty"] > -_NEGATIVE:
             msg = (
-                f"a row's squared distance from the dictionary is {state.numbers[LEAST]:.2g} of k(x, x): "
+                f"a row's squared distance from the dictionary is {tally['least_novelty']:.2g} of k(x, x): "
                 "the kernel is not positive definite on these rows."
             )
             raise NotPositiveDefiniteError(msg)
-        self.coefficients, self.births = np.ascontiguousarray(state.w[:, :size].T), state.births[:size].copy()
-        self.cost, self.hidden_cost = float(state.numbers[COST]), float(state.numbers[HIDDEN])
+        size = tally["size"]
+        self.coefficients, self.births = np.ascontiguousarray(block.w[:, :size].T), block.births[:size].copy()
         self.n_seen += n_rows
-        self.n_grown += int(state.counts[GROWN])
-        self.n_pruned += int(state.counts[PRUNED])
-        self.n_changed, self.drift = int(state.counts[CHANGED]), float(state.numbers[DRIFT])
-
-    def _limits(self, room: int) -> Limits:
-        rules, fixed = self.rules, int(self.rules.intercept)
-        return Limits(
-            noise=rules.noise,
-            max_basis=rules.max_basis + fixed,
-            fixed=fixed,
-            novelty_tol=rules.novelty_tol,
-            gain_tol=-1.0 if rules.gain_tol is None else rules.gain_tol,
-            forgetting=rules.forgetting,
-            least_novelty=LEAST_NOVELTY,
-            tie=TIE,
-            room=room,
-        )
+        for name in ("n_grown", "n_pruned", "n_changed", "cost", "hidden_cost", "drift"):
+            setattr(self, name, tally[name])
 
     def restate(self, data: FloatArray, gram: FloatArray, cross: FloatArray) -> FloatArray:
         """Replace K̃ᵀK̃, of which K_mm is the penalty, and K̃ᵀy (m, p), and with them the coefficients.
@@ -326,7 +249,7 @@ class BlockRecursion:
         """A recursion with the same future that shares nothing."""
         other, m = BlockRecursion(self.rules), len(self.births)
         vars(other).update(vars(self))
-        other._state, other.coefficients, other.births = None, self.coefficients.copy(), self.births.copy()
+        other._block, other.coefficients, other.births = None, self.coefficients.copy(), self.births.copy()
         other._matrices = Matrices(*(aligned(*matrix.shape) for matrix in self._matrices))
         for mine, theirs in zip(self._matrices, other._matrices, strict=True):
             theirs[:m, :m] = mine[:m, :m]  # and room for more, with whatever is there
@@ -354,7 +277,7 @@ class BlockRecursion:
         return {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in state.items()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._state, self._n_mirrored = None, -1
+        self._block, self._n_mirrored = None, -1
         self._matrices = Matrices(*(np.empty((0, 0)) for _ in range(3)))
         for name, value in state.items():
             setattr(self, name, value)

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mercer._jit import in_place
+from mercer._jit import jit
 from mercer._typing import FloatArray, IntArray
-from mercer.solvers.compiled_blas import Routines, add_product, call_back
+from mercer.solvers.compiled_blas import Routines, add_product, call_back, stride
 
 __all__ = ["Source", "fill_values", "look_up", "move_factors"]
 
@@ -30,9 +30,9 @@ class Source(NamedTuple):
     farthest : float
         Rows for which the callback tells a larger number have no factors.
     left : array (room, e)
-        Left factors of the rows of a block, to be filled in, as the next one.
+        Left factors of the rows of a block, to be filled in.
     functions : array (e, room)
-        Right factors of the functions in use, with room for the rows of two blocks; those of newcomers are filled in.
+        Right factors of the functions in use, with room for the rows of a block; those of newcomers are filled in.
     far : array (1,)
     profile : int
         Address of a callback, or 0; see ``fill_values`` for its arguments.
@@ -61,58 +61,42 @@ def look_up(values: FloatArray) -> Source:
     return Source(values, table, 0, 0, row, 0.0, table, table, row, 0, row, 0)
 
 
-@in_place
-def fill_values(blas: Routines, source: Source, columns: IntArray, out: FloatArray, spans: Any) -> Any:
-    """Fill in the values of rows ``start`` to ``stop``: of m functions, then of the rows from ``first`` on.
+@jit
+def fill_values(blas: Routines, source: Source, columns: IntArray, out: FloatArray, m: Any, start: Any) -> Any:
+    """Fill in values (b, m + b) of the b rows from ``start`` on: of m functions, then of the rows themselves.
 
-    ``spans`` are m, first, start, stop; ``columns`` (m,) tell where the functions' values stand among those given.
-    Right factors of rows before ``start`` are known. Returns whether it can be done: no row is too far.
+    ``columns`` tell where the functions' values stand among those given; ``out`` may have more columns. Returns whether
+    it can be done: no row is too far.
     """
-    m, first, start, stop = spans
-    n_rows, n_own, given = stop - start, stop - first, source.given
+    n_rows, given, left, functions, width = len(out), source.given, source.left, source.functions, source.width
+    n_slots = m + n_rows
     if source.profile == 0:
-        own = given.shape[1] - len(given) + first
+        own = given.shape[1] - len(given) + start
         for t in range(n_rows):
             for j in range(m):
                 out[t, j] = given[start + t, columns[j]]
-            for j in range(n_own):
+            for j in range(n_rows):
                 out[t, m + j] = given[start + t, own + j]
         return True
-    left, functions, far, width = source.left, source.functions, source.far, source.width
-    call_back(source.scaling, (source.rows[start:], n_rows, source.rows.shape[1], source.scales, left, far))
-    if not far[0] <= source.farthest:
+    call_back(source.scaling, (source.rows[start:], n_rows, source.rows.shape[1], source.scales, left, source.far))
+    if not source.far[0] <= source.farthest:
         return False
-    _turn(left, functions, m + start - first, n_rows)
-    room, stride = functions.shape[1], out.shape[1]
-    add_product(blas, left, functions, out, (n_rows, m + n_own, width, width, room, stride, False, 0.0))
-    tile = (out, n_rows, m + n_own, stride)
-    call_back(source.profile, (*tile, left, width, functions, room, source.parameters))
+    for k in range(width):
+        factor = k if k < width - 2 else 2 * width - 3 - k  # the last two are exchanged
+        for t in range(n_rows):
+            functions[k, m + t] = left[t, factor]
+    add_product(blas, left[:n_rows, :width], functions[:width, :n_slots], out[:, :n_slots], 0.0)
+    tile = (out, n_rows, n_slots, stride(out))
+    call_back(source.profile, (*tile, left, width, functions, functions.shape[1], source.parameters))
     for t in range(n_rows):
         for j in range(source.fixed):
             out[t, j] = 1.0
     return True
 
 
-@in_place
-def _turn(left: FloatArray, functions: FloatArray, place: Any, number: Any) -> None:
-    """Fill in the right factors of rows whose left factors are known, as functions from ``place`` on."""
-    width = left.shape[1]
-    for k in range(width):
-        factor = k if k < width - 2 else 2 * width - 3 - k  # the last two are exchanged
-        for j in range(number):
-            functions[k, place + j] = left[j, factor]
-
-
-@in_place
-def move_factors(functions: FloatArray, slots: IntArray, places: IntArray, sizes: Any) -> None:
-    """Have right factors after a block where they belong.
-
-    ``places`` are taken by newcomers, from later slots; ``sizes`` are the number of these places, of functions after
-    the block, of slots in it, and of rows that are known behind them.
-    """
-    n_moved, size, behind, n_rows = sizes
+@jit
+def move_factors(functions: FloatArray, places: IntArray, origins: IntArray) -> None:
+    """Have the right factors of newcomers in the places that they take, from later slots."""
     for k in range(len(functions)):
-        for i in range(n_moved):
-            functions[k, places[i]] = functions[k, slots[places[i]]]
-        for j in range(n_rows):
-            functions[k, size + j] = functions[k, behind + j]
+        for place in places:
+            functions[k, place] = functions[k, origins[place]]

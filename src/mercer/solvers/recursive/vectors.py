@@ -1,7 +1,6 @@
-"""Sums of products c vvᵀ that are not yet applied to a matrix: vectors in the rows of a table, and their factors.
+"""Rows of a table: vectors over the slots of a block, and sums of products c vvᵀ of them.
 
-Functions here take tables and the number of a row, and no views of rows: taking a view costs as much as the work on a
-short row does.
+A row is passed by its number, and no view of it is taken: that costs as much as the work on a short row does.
 """
 
 from __future__ import annotations
@@ -10,132 +9,78 @@ from typing import Any
 
 import numpy as np
 
-from mercer._jit import always_inline, in_place_sum, wide_vectors
+from mercer._jit import inlined, jit_sum
 from mercer._typing import FloatArray
-from mercer.solvers.compiled_blas import Routines, add_product
-from mercer.solvers.recursive.state import FULL
+from mercer.solvers.recursive.block import FACTOR
 
-__all__ = ["add_column", "add_projections", "add_squares", "append", "copy_row", "fill_with_zeros", "fold"]
-
-_inline: Any = always_inline
-_wide: Any = wide_vectors
+__all__ = ["add_column", "add_multiple", "add_projections", "add_squares", "fill_with_zeros", "product"]
 
 
-@in_place_sum
-def fold(blas: Routines, values: FloatArray, products: FloatArray, sums: Any, room: FloatArray, span: Any) -> None:
-    """Account for vectors ``first`` to ``last`` in the products of the rows from t on.
+@inlined
+def add_multiple(table: FloatArray, target: Any, row: Any, factor: Any, size: Any) -> None:
+    """Add a multiple of a row to another."""
+    for i in range(size):
+        table[target, i] += factor * table[row, i]
 
-    ``span`` are the number of these rows, t, first, last, and the number of slots.
+
+@inlined
+def product(table: FloatArray, row: Any, other: Any, size: Any) -> Any:
+    """The inner product of two rows."""
+    total = 0.0
+    for i in range(size):
+        total += table[row, i] * table[other, i]
+    return total
+
+
+@inlined
+def add_squares(table: FloatArray, target: Any, row: Any, factor: Any, size: Any) -> None:
+    """Add the squares of a row, times a factor, to another."""
+    for i in range(size):
+        table[target, i] += factor * table[row, i] * table[row, i]
+
+
+@inlined
+def fill_with_zeros(table: FloatArray, row: Any, first: Any, last: Any) -> None:
+    """Fill some entries of a row with zeros."""
+    for i in range(np.uintp(first), np.uintp(last)):  # signed numbers, which may count from the end, are slower
+        table[row, i] = 0.0
+
+
+@jit_sum
+def add_projections(table: FloatArray, target: Any, k: Any, first: Any, number: Any, size: Any) -> None:
+    """Add Σ c (v·k) v, over a number of vectors, to a row; k is a row, too.
+
+    Four vectors are taken at a time, which stay in the cache between product and sum.
     """
-    (vectors, factors), (n_rows, t, first, last, slots) = sums, span
-    number, stride, width = last - first, values.shape[1], room.shape[1]
-    if number == 0:
-        return
-    new = vectors[first:]
-    add_product(blas, values[t:], new, room, (n_rows, number, slots, stride, stride, width, True, 0.0))
-    for i in range(n_rows):
-        for j in range(number):
-            room[i, j] *= factors[first + j]
-    add_product(blas, room, new, products[t:], (n_rows, slots, number, width, stride, stride, False, 1.0))
-
-
-@in_place_sum
-def add_projections(
-    products: FloatArray, values: FloatArray, t: Any, vectors: FloatArray, factors: FloatArray, span: Any
-) -> None:
-    """Add Σ c (v·k) v to a row: four vectors at a time, which stay in the cache between product and sum."""
-    _inline()
-    _wide()
-    first, last, size = span
-    alone = first + (last - first) % 4
-    for j in range(first, alone):
-        along = 0.0
-        for i in range(size):
-            along += vectors[j, i] * values[t, i]
-        along *= factors[j]
-        for i in range(size):
-            products[t, i] += along * vectors[j, i]
-    for j in range(alone, last, 4):
+    alone = first + number % 4
+    for v in range(first, alone):
+        add_multiple(table, target, v, product(table, v, k, size) * table[v, FACTOR], size)
+    for v in range(alone, first + number, 4):
         p0, p1, p2, p3 = 0.0, 0.0, 0.0, 0.0
         for i in range(size):
-            k = values[t, i]
-            p0 += vectors[j, i] * k
-            p1 += vectors[j + 1, i] * k
-            p2 += vectors[j + 2, i] * k
-            p3 += vectors[j + 3, i] * k
-        fours = (p0 * factors[j], p1 * factors[j + 1], p2 * factors[j + 2], p3 * factors[j + 3])
-        _add_four(products, t, vectors, j, fours, size)
+            p0 += table[v, i] * table[k, i]
+            p1 += table[v + 1, i] * table[k, i]
+            p2 += table[v + 2, i] * table[k, i]
+            p3 += table[v + 3, i] * table[k, i]
+        _add_four(table, target, v, (p0, p1, p2, p3), size)
 
 
-@in_place_sum
-def _add_four(target: FloatArray, t: Any, vectors: FloatArray, j: Any, factors: Any, size: Any) -> None:
-    _inline()
-    _wide()
-    f0, f1, f2, f3 = factors
+@jit_sum
+def add_column(table: FloatArray, target: Any, place: Any, first: Any, number: Any, size: Any) -> None:
+    """Add column ``place`` of Σ c vvᵀ, over a number of vectors, to a row."""
+    alone = first + number % 4
+    for v in range(first, alone):
+        add_multiple(table, target, v, table[v, place] * table[v, FACTOR], size)
+    for v in range(alone, first + number, 4):
+        along = (table[v, place], table[v + 1, place], table[v + 2, place], table[v + 3, place])
+        _add_four(table, target, v, along, size)
+
+
+@inlined
+def _add_four(table: FloatArray, target: Any, v: Any, along: Any, size: Any) -> None:
+    """Add multiples of four vectors, from v on, to a row."""
+    p0, p1, p2, p3 = along
+    f0, f1, f2, f3 = table[v, FACTOR], table[v + 1, FACTOR], table[v + 2, FACTOR], table[v + 3, FACTOR]
+    f0, f1, f2, f3 = p0 * f0, p1 * f1, p2 * f2, p3 * f3
     for i in range(size):
-        target[t, i] += f0 * vectors[j, i] + f1 * vectors[j + 1, i] + f2 * vectors[j + 2, i] + f3 * vectors[j + 3, i]
-
-
-@in_place_sum
-def add_column(target: FloatArray, t: Any, sums: Any, span: Any) -> None:
-    """Add column ``place`` of Σ c vvᵀ to a row; ``span``: number of vectors, place, size."""
-    _inline()
-    _wide()
-    (vectors, factors), (last, place, size) = sums, span
-    alone = last % 4
-    for j in range(alone):
-        factor = factors[j] * vectors[j, place]
-        for i in range(size):
-            target[t, i] += factor * vectors[j, i]
-    for j in range(alone, last, 4):
-        along = (
-            factors[j] * vectors[j, place],
-            factors[j + 1] * vectors[j + 1, place],
-            factors[j + 2] * vectors[j + 2, place],
-            factors[j + 3] * vectors[j + 3, place],
-        )
-        _add_four(target, t, vectors, j, along, size)
-
-
-@in_place_sum
-def append(sums: Any, number: Any, scratch: FloatArray, what: Any) -> Any:
-    """Append a row of scratch, zeros behind its first entries, and its factor; return how many vectors there are."""
-    _inline()
-    _wide()
-    (vectors, factors), (row, size, slots, factor) = sums, what
-    for i in range(size):
-        vectors[number, i] = scratch[row, i]
-    fill_with_zeros(vectors, number, size, slots)
-    factors[number] = factor
-    return number + 1
-
-
-@in_place_sum
-def fill_with_zeros(vectors: FloatArray, number: Any, first: Any, last: Any) -> None:
-    """Fill some entries of a row with zeros."""
-    _inline()
-    for i in range(np.uintp(first), np.uintp(last)):  # signed numbers, which may count from the end, are slower
-        vectors[number, i] = 0.0
-
-
-@in_place_sum
-def add_squares(vector: FloatArray, scratch: FloatArray, row: Any, factor: Any, size: Any) -> None:
-    """Add the squares of a row of scratch, times a factor."""
-    _inline()
-    _wide()
-    for i in range(size):
-        vector[i] += factor * scratch[row, i] * scratch[row, i]
-
-
-@in_place_sum
-def copy_row(scratch: FloatArray, row: Any, matrix: FloatArray, place: Any, sizes: Any) -> None:
-    """Fill in a row of a symmetric matrix, of a large one from its upper triangle; zeros in slots beyond it."""
-    _inline()
-    m, size = sizes
-    if place < m:
-        above = place if m > FULL else 0  # entries that are known above the diagonal only
-        for i in range(above):
-            scratch[row, i] = matrix[i, place]
-        for i in range(np.uintp(above), np.uintp(m)):
-            scratch[row, i] = matrix[place, i]
-    fill_with_zeros(scratch, row, m if place < m else 0, size)
+        table[target, i] += f0 * table[v, i] + f1 * table[v + 1, i] + f2 * table[v + 2, i] + f3 * table[v + 3, i]
