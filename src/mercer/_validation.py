@@ -134,6 +134,8 @@ def check_numbers(values: Any, name: str) -> Any:
     ValueError
         For complex numbers.
     """
+    if type(values) is np.ndarray and values.dtype.kind in "fiub":  # one row is predicted in microseconds
+        return values
     _refuse_elsewhere(values, name)
     if not (hasattr(values, "dtype") or hasattr(values, "dtypes") or isinstance(values, (str, bytes, type(None)))):
         with _naming(name):
