@@ -1,6 +1,6 @@
 """The one door to scikit-learn's checks, and to what they let through: dates, masked arrays, data not in memory."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date, time, timedelta
 from numbers import Integral, Real
@@ -134,28 +134,32 @@ def check_numbers(values: Any, name: str) -> Any:
     ValueError
         For complex numbers.
     """
+    if type(values) is np.ndarray and values.dtype.kind in "fiub":  # one row is predicted in microseconds
+        return values
     _refuse_elsewhere(values, name)
     if not (hasattr(values, "dtype") or hasattr(values, "dtypes") or isinstance(values, (str, bytes, type(None)))):
         with _naming(name):
             values = np.asarray(values)
-    for where, column, dtype in _columns(values, name):
-        _refuse_type(where, str(dtype))
-        if str(dtype).lower() == "object":
-            for kind in set(map(type, np.ravel(np.asarray(column)))):
+    for number, where, dtype in _columns(values, name):
+        _refuse_type(where, dtype)
+        if dtype.lower() == "object":
+            for kind in set(map(type, np.ravel(np.asarray(_column(values, number))))):
                 _refuse_type(where, _name_of(kind))
     return values
 
 
-def _columns(values: Any, name: str) -> Iterable[tuple[str, Any, Any]]:
-    """How messages name it, values and dtype of each column of a data frame, or of the whole of anything else."""
+def _columns(values: Any, name: str) -> list[tuple[int, str, str]]:
+    """Number, name in messages, and dtype of each column of a data frame, or of the whole of anything else."""
     if hasattr(values, "columns") and hasattr(values, "dtypes"):
-        each = enumerate(zip(values.columns, values.dtypes, strict=True))
-        return [(f"column {title!r} of {name}", _column(values, i), dtype) for i, (title, dtype) in each]
-    return [(name, values, values.dtype)] if hasattr(values, "dtype") else []
+        each = zip(values.columns, values.dtypes, strict=True)
+        return [(i, f"column {title!r} of {name}", str(dtype)) for i, (title, dtype) in enumerate(each)]
+    return [(0, name, str(values.dtype))] if hasattr(values, "dtype") else []
 
 
-def _column(frame: Any, number: int) -> Any:
-    return frame.iloc[:, number] if hasattr(frame, "iloc") else frame[:, number]
+def _column(values: Any, number: int) -> Any:
+    if not hasattr(values, "columns"):
+        return values
+    return values.iloc[:, number] if hasattr(values, "iloc") else values[:, number]
 
 
 def _name_of(kind: type) -> str:

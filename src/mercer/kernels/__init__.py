@@ -5,6 +5,8 @@
 ``Stationary``, ``Formula`` and ``elementwise``.
 """
 
+from inspect import isabstract, isclass
+
 from mercer.kernels.algebra import Product, Sum
 from mercer.kernels.base import Kernel, Section
 from mercer.kernels.compact import Compact
@@ -41,16 +43,8 @@ __all__ = [
     "elementwise",
 ]
 
-# Names, archives and the tests of all kernels follow this list.
-KERNELS: tuple[type[Kernel], ...] = (
-    Gaussian,
-    Matern,
-    CompactGaussian,
-    Wendland,
-    Linear,
-    Polynomial,
-    Function,
-    Precomputed,
-    Sum,
-    Product,
+# All that can be made: names, archives and the tests of all kernels follow the list above.
+_MEMBERS = (globals().get(name) for name in __all__)
+KERNELS: tuple[type[Kernel], ...] = tuple(
+    member for member in _MEMBERS if isclass(member) and issubclass(member, Kernel) and not isabstract(member)
 )

@@ -11,7 +11,7 @@ from mercer._stored import stored
 from mercer._typing import FloatArray
 from mercer.kernels.closed_form import OfDistance
 from mercer.kernels.exponents import scaled_exponent
-from mercer.kernels.profiles import CUTOFF, elementwise, exp, smallest_value
+from mercer.kernels.profiles import CUTOFF, exp, smallest_value, vanishing
 from mercer.kernels.stationary import Formula, Stationary
 
 __all__ = ["Gaussian"]
@@ -19,7 +19,7 @@ __all__ = ["Gaussian"]
 _wide: Any = wide_vectors
 
 
-@elementwise(vanishes=True)
+@vanishing
 def _value(E: Any) -> Any:
     return exp(E)
 

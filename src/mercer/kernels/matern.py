@@ -8,7 +8,7 @@ import numpy as np
 
 from mercer._stored import stored
 from mercer.kernels.closed_form import OfDistance
-from mercer.kernels.profiles import distance, elementwise, exp
+from mercer.kernels.profiles import distance, exp, vanishing
 from mercer.kernels.stationary import Formula, Stationary
 
 __all__ = ["Matern"]
@@ -16,24 +16,24 @@ __all__ = ["Matern"]
 _FAR = 1000.0  # s is no larger: there the exponential is zero, and so is its product with a polynomial of s
 
 
-@elementwise(vanishes=True)
+@vanishing
 def _exponential(E: Any, root: Any) -> Any:
     return exp(-root * distance(E))
 
 
-@elementwise(vanishes=True)
+@vanishing
 def _linear(E: Any, one: Any, root: Any, far: Any) -> Any:
     s = min(root * distance(E), far)
     return (one + s) * exp(-s)
 
 
-@elementwise(vanishes=True)
+@vanishing
 def _quadratic(E: Any, one: Any, third: Any, root: Any, far: Any) -> Any:
     s = min(root * distance(E), far)
     return (one + s * (one + third * s)) * exp(-s)
 
 
-@elementwise(vanishes=True)
+@vanishing
 def _over_distance(E: Any) -> Any:
     r = distance(E)
     return exp(-r) / r if r > 0 else r

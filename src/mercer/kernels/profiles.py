@@ -24,12 +24,11 @@ import math
 from collections.abc import Callable
 from functools import cached_property
 from types import FunctionType
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 
-from mercer import _jit
-from mercer._jit import bits_to_float, float_to_bits, inlined, jit
+from mercer._jit import bits_to_float, float_to_bits, inlined, jit, overload, scalar
 from mercer._typing import FloatArray
 from mercer.kernels.closed_form import is_product
 
@@ -44,6 +43,7 @@ __all__ = [
     "power",
     "representable",
     "smallest_value",
+    "vanishing",
 ]
 
 Profile = Callable[[FloatArray], None]  # replaces exponents by values, in place
@@ -110,7 +110,7 @@ def _exp32(x: Any) -> Any:
     return p * power if x > _LOWEST32 else _ZERO32
 
 
-@_jit.overload(exp, inline="always", jit_options={"fastmath": {"contract"}})
+@overload(exp, inline="always", jit_options={"fastmath": {"contract"}})
 def _choose_exp(x: Any) -> Callable[[Any], Any]:
     return _exp64 if x.bitwidth == 64 else _exp32
 
@@ -154,7 +154,7 @@ def _real_power(base: Any, exponent: Any, one: Any) -> Any:
     return base**exponent
 
 
-@_jit.overload(power, inline="always", jit_options={"fastmath": {"contract"}})
+@overload(power, inline="always", jit_options={"fastmath": {"contract"}})
 def _choose_power(base: Any, exponent: Any, one: Any) -> Callable[[Any, Any, Any], Any]:
     return _integer_power if hasattr(exponent, "signed") else _real_power  # integer types alone have a sign to declare
 
@@ -207,7 +207,7 @@ class Elementwise:
 
     @cached_property
     def _compiled(self) -> Any:
-        return _jit.scalar(self.formula)
+        return scalar(self.formula)
 
     def _loop(self, template: Any) -> Any:
         """The template with this formula, under the formula's name and place: by these its code is found on disk."""
@@ -219,28 +219,17 @@ class Elementwise:
         return jit(FunctionType(code, {"formula": self._compiled, "__name__": own.__module__}, name))
 
 
-@overload
-def elementwise(formula: Callable[..., Any]) -> Elementwise: ...
-
-
-@overload
-def elementwise(*, vanishes: bool) -> Callable[[Callable[..., Any]], Elementwise]: ...
-
-
-def elementwise(formula: Callable[..., Any] | None = None, *, vanishes: bool = False) -> Any:
+def elementwise(formula: Callable[..., Any]) -> Elementwise:
     """Make a compiled loop over tiles of a formula of one exponent; the loop is compiled on its first use.
 
-    Parameters
-    ----------
-    formula : callable
-        ``formula(E, *numbers)``, of what Numba understands, ``exp``, ``distance`` and ``power`` among it.
-    vanishes : bool, default=False
-        Whether the formula itself is zero wherever it would be below ``CUTOFF``, as exponentials are: saves a
-        comparison.
+    ``formula(E, *numbers)`` may use what Numba understands, ``exp``, ``distance`` and ``power`` among it.
     """
-    if formula is None:
-        return lambda given: Elementwise(given, vanishes=vanishes)
-    return Elementwise(formula, vanishes=vanishes)
+    return Elementwise(formula, vanishes=False)
+
+
+def vanishing(formula: Callable[..., Any]) -> Elementwise:
+    """As ``elementwise``, of a formula that is itself zero wherever it would be below ``CUTOFF``, as ``exp`` is."""
+    return Elementwise(formula, vanishes=True)
 
 
 def smallest_value(dtype: np.dtype[Any], amplitude: float) -> float:
@@ -249,6 +238,6 @@ def smallest_value(dtype: np.dtype[Any], amplitude: float) -> float:
 
 
 def representable(number: float, dtype: np.dtype[Any]) -> float:
-    """A number that is not negative, moved to where its square and its inverse are normal numbers of that dtype."""
+    """A number, moved to where its square and its inverse are normal numbers of that dtype; zero stays."""
     smallest = float(np.sqrt(np.finfo(dtype).tiny)) * 2.0
-    return number if number == 0 else min(max(number, smallest), 1.0 / smallest)
+    return math.copysign(min(max(abs(number), smallest), 1.0 / smallest), number) if number != 0 else 0.0

@@ -39,5 +39,5 @@ def test_a_function_is_wrapped():
 
 @pytest.mark.parametrize("wrong", ["rbf", "Gaussian", "", None, 3, Gaussian, ["gaussian"]])
 def test_anything_else_is_refused_with_the_names(wrong):
-    with pytest.raises(ValueError, match=r"kernel must be one of 'gaussian', 'matern', .* got "):
+    with pytest.raises(ValueError, match=r"kernel must be one of 'gaussian', 'linear', 'matern', .* got "):
         as_kernel(wrong)

@@ -5,7 +5,7 @@ import pytest
 
 from mercer.kernels import Gaussian, Matern, elementwise
 from mercer.kernels.exponents import recompute_pairs, scale_rows
-from mercer.kernels.profiles import CUTOFF, as_power, power
+from mercer.kernels.profiles import CUTOFF, as_power, power, representable
 
 both_dtypes = pytest.mark.parametrize("dtype", [np.float64, np.float32])
 
@@ -143,6 +143,16 @@ def test_a_formula_becomes_a_loop(exponent, dtype):
     plain.profile(np.dtype(dtype), 2.0, (4.0, as_power(exponent)))(tile)
     assert tile.dtype == dtype
     np.testing.assert_allclose(tile, expected, rtol=8 * np.finfo(dtype).eps)
+
+
+@both_dtypes
+def test_numbers_are_given_as_they_are_and_extreme_ones_as_far_as_the_dtype_goes(dtype):
+    for number in (-2.5, 0.0, 3.0):
+        assert representable(number, np.dtype(dtype)) == number
+    for number in (1e-300, 1e300, -1e-300, -1e300):
+        moved = dtype(representable(number, np.dtype(dtype)))
+        assert np.sign(moved) == np.sign(number)
+        assert np.finfo(dtype).tiny <= moved * moved < np.inf
 
 
 @elementwise
