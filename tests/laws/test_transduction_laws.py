@@ -45,7 +45,8 @@ def rounding_at_queries(problem):
     fresh = committee(problem, basis=problem.new).fit(*problem.data)
     expected = problem.dense(oracles.committee, basis=fresh.basis_, labels=problem.labels)
     cross, system = (
-        projection_rounding(problem.kernel, fresh.basis_, points, problem.rows) for points in (problem.new, problem.rows)
+        projection_rounding(problem.kernel, fresh.basis_, points, problem.rows)
+        for points in (problem.new, problem.rows)
     )
     lost = np.sqrt(problem.largest_kernel * problem.left_out(fresh.basis_, problem.new))
     return expected.rounding(cross=cross + lost, system=system + lost)
