@@ -23,7 +23,7 @@ check: .venv/.installed  ## the fast lane: ruff, and the tests without the slow 
 	$(SAY) ruff
 	@$(BIN)/ruff check --quiet
 	$(SAY) 'pytest, the fast lane'
-	@$(BIN)/python -m pytest -q -m 'not slow' --hypothesis-profile=check $(PYTEST_ARGS)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m 'not slow' --hypothesis-profile=check $(PYTEST_ARGS)
 
 test: lint  ## lint, then run the tests, the doctests and the README (PYTEST_ARGS="-k kernels -n 2")
 	$(SAY) pytest

@@ -10,8 +10,8 @@ from benchmarks.clock import race
 from mercer import NystromRegressor, PseudoInputRegressor
 from mercer.datasets import load_abalone, make_waves
 from mercer.engine import ArrayTable, Threads, as_rows, blas_threads
-from mercer.methods.sparse_objective import SparseObjective
 from mercer.kernels import Gaussian
+from mercer.methods.sparse_objective import SparseObjective
 from mercer.reports.table import format_table
 
 NOISE, STEPS = 0.05, 200

@@ -90,7 +90,7 @@ def unsettled(model):
         # That the objectives of weights and repeated rows agree is tested beside the objective.
         return {WEIGHTS: "the data can be interpolated: noise goes to its bound, and rounding decides where it ends"}
     if isinstance(model, STREAMS):
-        # That a weight divides the noise of a row is tested beside the recursion.
+        # Weights are tested by a second pass, which is the subset of representers (unit/estimators/test_online.py).
         return {WEIGHTS: "rows are learned in order, and one that is known does not join the dictionary again"}
     return {}
 

@@ -17,10 +17,14 @@ MODELS = [
 ]
 
 
+def marks_of(check):
+    return [pytest.mark.slow] if check.__name__ == "check_bounded_memory_growth" else []
+
+
 @pytest.mark.parametrize(
     ("model", "check"),
     [
-        pytest.param(model, check, id=f"{model}-{check.__name__}-{i}")
+        pytest.param(model, check, marks=marks_of(check), id=f"{model}-{check.__name__}-{i}")
         for model in MODELS
         for i, check in enumerate(yield_checks(model))
     ],

@@ -235,7 +235,10 @@ def mapped(array, folder, *, order="C"):
 
 @each_estimator
 @pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int16, np.uint8, ">f8"])
+@pytest.mark.parametrize(
+    "dtype",
+    [np.float64, *(pytest.param(other, marks=pytest.mark.slow) for other in (np.float32, np.int16, np.uint8, ">f8"))],
+)
 def test_memory_maps_give_the_model_of_the_array(estimator, rows, tmp_path, dtype, order):
     array = (10 * np.abs(rows)).astype(dtype)
     y = targets_for(estimator, rows)

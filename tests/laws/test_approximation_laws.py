@@ -17,8 +17,8 @@ from sklearn.gaussian_process.kernels import Matern as SklearnMatern
 from mercer import CommitteeRegressor, ExactRegressor, NystromRegressor, ReducedRankRegressor
 from mercer.basis import Basis
 from mercer.engine import ArrayRows, ArrayTable, Threads, conditional_statistics
-from mercer.methods.frame import Frame
 from mercer.kernels import Gaussian, Linear, Matern, Polynomial
+from mercer.methods.frame import Frame
 from tests import oracles
 from tests.oracles import EPS, assert_close, assert_same_moments, projection_rounding
 from tests.strategies import booleans, noises, problems, seeds

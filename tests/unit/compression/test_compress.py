@@ -3,11 +3,10 @@
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import BaseEstimator, OutlierMixin, TransformerMixin, clone
+from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
-from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as gp
@@ -39,9 +38,7 @@ from mercer.compression import (
     as_expansion,
     compress,
 )
-from mercer.kernels import Gaussian, Wendland
-from mercer.model import Components, KernelExpansion, Novelty
-from mercer.persistence import to_c
+from mercer.kernels import Wendland
 
 
 def make_rows(n_rows, seed):
@@ -364,108 +361,3 @@ def test_a_search_is_compressed_by_its_best_estimator(rows, queries):
     small = compress(search, 200)
     np.testing.assert_allclose(small.predict(queries), search.predict(queries), rtol=0, atol=1e-6)
     assert search.best_params_["svr__C"] == small[-1].estimator.C
-
-
-# ----------------------------------------------------------------------------------------- expansions, and refusals
-
-
-def test_an_expansion_becomes_a_regressor_that_cannot_be_fitted(rows):
-    points = make_rows(50, 3)
-    expansion = KernelExpansion(Gaussian(2.0), points, np.ones((50, 1)), np.zeros(1))
-    small = compress(expansion, 5, random_state=0)
-    np.testing.assert_allclose(small.predict(rows), expansion.evaluate(rows)[:, 0], rtol=0.05)
-    with pytest.raises(TypeError, match="a model that was compressed from an expansion has none"):
-        small.fit(rows, values_of(rows))
-
-
-def test_a_model_without_support_vectors_is_a_constant(rows):
-    model = SVR().fit(rows, np.full(len(rows), 3.0))
-    assert len(model.support_) == 0
-    small = compress(model, 5)
-    np.testing.assert_allclose(small.predict(rows), model.predict(rows))
-
-
-def test_kernels_without_a_gradient_are_refused_or_not_moved(rows, queries):
-    model = KernelRidge(kernel="laplacian", alpha=0.1).fit(rows, values_of(rows))
-    with pytest.raises(ValueError, match="no gradient, so vectors cannot be moved: pass refine=False"):
-        compress(model, 5)
-    small = compress(model, 40, refine=False)
-    assert np.corrcoef(small.predict(queries), model.predict(queries))[0, 1] > 0.95
-
-
-def test_models_on_a_kernel_matrix_are_refused(rows):
-    model = ExactRegressor("precomputed").fit(Gaussian()(rows), values_of(rows))
-    with pytest.raises(ValueError, match="precomputed"):
-        compress(model, 5)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({}, "n_vectors or tol must be given"),
-        ({"n_vectors": 0}, "'n_vectors' parameter .* must be an int in the range"),
-        ({"n_vectors": 2.5}, "'n_vectors' parameter"),
-        ({"n_vectors": 5, "metric": "kernel"}, "'metric' parameter .* must be a str among"),
-        ({"tol": -1.0}, "'tol' parameter"),
-        ({"n_vectors": 5, "refine": "yes"}, "'refine' parameter"),
-        ({"n_vectors": 5, "X": np.zeros((4, 3))}, "X has 3 features, but CompressedRegressor is expecting 2"),
-        ({"n_vectors": 5, "X": np.full((4, 2), np.nan), "metric": "data"}, "NaN"),
-    ],
-)  # fmt: skip
-def test_arguments_are_refused_by_name(options, message, rows):
-    with pytest.raises(ValueError, match=message):
-        compress(SVR().fit(rows, values_of(rows)), **options)
-
-
-@pytest.mark.parametrize("model", [SVR(), make_pipeline(StandardScaler(), SVR()), make_pipeline(features(), Ridge())])
-def test_models_that_are_not_fitted_are_refused(model):
-    with pytest.raises(NotFittedError):
-        compress(model, 5)
-
-
-def test_other_models_are_refused(rows):
-    with pytest.raises(TypeError, match="a LinearRegression is not a kernel expansion that is known here"):
-        compress(LinearRegression().fit(rows, rows[:, 0]), 5)
-
-
-# ----------------------------------------------------------------------------------- transformers and detectors of ours
-
-
-class _Fitted(BaseEstimator):
-    """What an estimator of mercer's has after a fit: an expansion, and what its columns mean."""
-
-    def fit(self, X, y=None):
-        columns = 1 if isinstance(self.outputs_, Novelty) else 2
-        coefficients = np.random.default_rng(0).normal(size=(len(X), columns))
-        self.expansion_ = KernelExpansion(Gaussian(), np.asarray(X), coefficients, np.zeros(columns))
-        return self
-
-
-class ToyTransformer(TransformerMixin, _Fitted):
-    outputs_ = Components()
-
-    def transform(self, X):
-        return self.outputs_.predict(self.expansion_.evaluate(X))
-
-
-class ToyDetector(OutlierMixin, _Fitted):
-    outputs_, offset_ = Novelty(0.5), 0.5
-
-    def predict(self, X):
-        return self.outputs_.predict(self.expansion_.evaluate(X))
-
-
-def test_a_transformer_is_an_expansion_that_is_exported_as_values(rows):
-    model = ToyTransformer().fit(rows[:30])
-    np.testing.assert_array_equal(as_expansion(model).evaluate(rows), model.transform(rows))
-    assert "_predict(const double *x, double *out)" in to_c(model, dtype="double")
-    with pytest.raises(TypeError, match="a ToyTransformer is a transformer: only regressor, classifier, outlier_det"):
-        compress(model, 5)
-
-
-def test_a_detector_stays_one(rows):
-    model = ToyDetector().fit(rows[:30])
-    small = compress(model, 30)
-    assert isinstance(small, CompressedOutlierDetector)
-    np.testing.assert_array_equal(small.predict(rows), model.predict(rows))
-    np.testing.assert_allclose(small.score_samples(rows), small.decision_function(rows) + 0.5)

@@ -9,8 +9,8 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from mercer import CommitteeRegressor, NystromRegressor, PseudoInputRegressor
 from mercer.engine import ArrayTable, Threads, as_rows
-from mercer.methods.sparse_objective import SparseObjective
 from mercer.kernels import Gaussian, Linear, Matern
+from mercer.methods.sparse_objective import SparseObjective
 from tests.doubles import GuardedRows
 
 N = 150

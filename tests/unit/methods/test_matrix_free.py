@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from mercer.engine import Threads, as_rows
-from mercer.methods.matrix_free import solve_matrix_free
 from mercer.kernels import Gaussian, Matern
+from mercer.methods.matrix_free import solve_matrix_free
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from sklearn import config_context
 
 from mercer.engine import Threads, as_rows
 from mercer.engine.executors.plan import MOST_ROWS
-from mercer.methods.partition import PARTITIONS, block_labels, make_blocks
 from mercer.estimators.shell import Data
 from mercer.kernels import Gaussian, Linear, Matern
+from mercer.methods.partition import PARTITIONS, block_labels, make_blocks
 from tests.doubles import GuardedRows
 
 N = 120

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mercer.engine import ArrayTable, Threads, as_rows
-from mercer.methods.sparse_objective import SparseObjective
 from mercer.kernels import Gaussian, Linear, Matern
+from mercer.methods.sparse_objective import SparseObjective
 
 N, NOISE, STEP = 90, 0.05, 1e-5
 KERNELS = [Gaussian([1.0, 0.7], 1.3), Matern(1.2, nu=2.5) + 0.3 * Linear(), Gaussian(0.8) * Matern(2.0, nu=1.5)]
