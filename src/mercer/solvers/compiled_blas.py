@@ -57,7 +57,7 @@ class Routines(NamedTuple):
 def routines() -> Routines:
     """The routines of SciPy's BLAS."""
     in_parts = any(pool.get("architecture") in _WITH_SMALL for pool in threadpool_info())
-    return Routines(*(address(name) for name in ("dgemm", "dsymm", "dsymv", "dsyrk")), in_parts)
+    return Routines(address("dgemm"), address("dsymm"), address("dsymv"), address("dsyrk"), in_parts)
 
 
 @jit
