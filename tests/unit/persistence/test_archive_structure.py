@@ -200,7 +200,7 @@ SCALARS = [
     ("online", "BlockRecursion", "_state", None, "BlockRecursion has an attribute '_state'"),
     ("online", "BlockRecursion", "n_seen", 0, "the file"),
     ("online", "SequentialLearner", "_values", 1, "_values is of type int"),
-    ("online", "SequentialLearner", "_together", {"function": "unchanged"}, "_together is of type function"),
+    ("online", "SequentialLearner", "_values", {"function": "unchanged"}, "_values is of type function"),
     ("online", "OnlineState", "history", [1], "history is of type list"),
     ("compact", "Cells", "reach", {"float": "nan"}, "the reach of cells is out of range"),
     ("compact", "Cells", "reach", 1e300, "the reach of cells is out of range"),
