@@ -202,7 +202,6 @@ SCALARS = [
     ("online", "BlockRecursion", "_state", None, "BlockRecursion has an attribute '_state'"),
     ("online", "BlockRecursion", "n_seen", 0, "the file"),
     ("online", "SequentialLearner", "_values", 1, "SequentialLearner has an attribute '_values'"),
-    ("online", "SequentialLearner", "_together", {"function": "unchanged"}, "no kind of value 'function'"),
     ("online", "OnlineState", "history", [1], "history is of type list"),
     ("compact", "Cells", "reach", {"float": "nan"}, "the reach of cells is out of range"),
     ("compact", "Cells", "reach", 1e300, "the reach of cells is out of range"),

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mercer._jit import jit_sum
+from mercer._jit import inlined, jit_sum
 from mercer._typing import FloatArray, IntArray
 from mercer.solvers.recursive.block import FACTOR, FULL, KAPPA, Layout, Limits, Matrices
 from mercer.solvers.recursive.rules import TIE
@@ -34,7 +34,7 @@ class Newcomer(NamedTuple):
     gain: float
 
 
-@jit_sum
+@inlined
 def prepare(table: FloatArray, at: Layout, tally: Any, new: Newcomer) -> None:
     """Make v = [-a - (δ/Δ)u, 1]."""
     u, a, v, ratio = at.V + tally.n_V - 1, at.a + new.t, at.V + tally.n_V, new.delta / new.Delta
@@ -63,7 +63,7 @@ def place_to_take(table: FloatArray, at: Layout, tally: Any, limits: Limits, bir
     return _weakest(table, at, v, births, new, limits.fixed)
 
 
-@jit_sum
+@inlined
 def _is_weakest(table: FloatArray, at: Layout, v: Any, new: Newcomer, fixed: Any) -> Any:
     """Whether removing the newcomer costs least, or as much as anything else: most are, and it takes no division."""
     share, excess = new.gain / new.pivot, 0.0

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mercer._jit import jit_sum
+from mercer._jit import inlined, jit_sum
 from mercer._typing import FloatArray
 from mercer.solvers.compiled_blas import add_product, add_product_transposed
 from mercer.solvers.recursive.block import FACTOR, FOLD, KAPPA, RHO, Block, Data, Layout, Limits, Matrices
@@ -95,7 +95,7 @@ def _forget(table: FloatArray, at: Layout, tally: Any, limits: Limits, n_outputs
         add_multiple(table, at.w + o, at.w + o, np.sqrt(share) - 1.0, here)
 
 
-@jit_sum
+@inlined
 def _combine(table: FloatArray, at: Layout, t: Any, tally: Any, size: Any) -> Any:
     """Fill in u = (σM + τK⁻¹)k, as the next vector of V, and a = K⁻¹k, zero where no function is in use.
 
@@ -114,7 +114,7 @@ def _combine(table: FloatArray, at: Layout, t: Any, tally: Any, size: Any) -> An
     return k_u, k_a, k_w
 
 
-@jit_sum
+@inlined
 def _normal_step(table: FloatArray, at: Layout, tally: Any, n_outputs: Any, share: Any, here: Any) -> Any:
     """P⁻¹ - uuᵀ/Δ, w + (ρ/Δ)u, ξ + ρ²/Δ; return |ρ|² of the outputs that count. ``share`` is 1/Δ."""
     u, square, hidden = at.V + tally.n_V, 0.0, 0.0
