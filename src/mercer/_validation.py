@@ -37,12 +37,17 @@ __all__ = [
 ]
 
 
+_FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
+
+
 def check_table(estimator: Any, X: Any, *, reset: bool) -> Any:
     """Check a table of rows, and record (``reset``) or compare its width and column names; a sparse one stays sparse.
 
     Its dtype stays as it is, so that integers, float32 and memory maps are not copied: the engine converts each tile.
     The values of a memory map are not read here; the engine checks them as it meets them.
     """
+    if not reset and _is_plain(X, estimator):
+        return X
     with _naming("X"):
         table = validate_data(
             estimator,
@@ -54,6 +59,24 @@ def check_table(estimator: Any, X: Any, *, reset: bool) -> Any:
             ensure_all_finite=not isinstance(X, np.memmap),
         )
     return table if issparse(table) else np.asarray(table)
+
+
+def _is_plain(X: Any, estimator: Any) -> bool:
+    """Whether X is an array that scikit-learn would take as it is: its checks take longer than one prediction."""
+    return (
+        type(X) is np.ndarray
+        and X.ndim == 2
+        and X.dtype in _FLOATS
+        and len(X) > 0
+        and X.shape[1] == estimator.n_features_in_
+        and not hasattr(estimator, "feature_names_in_")
+        and _sum_is_finite(X)
+    )
+
+
+def _sum_is_finite(X: FloatArray) -> bool:
+    with np.errstate(over="ignore", invalid="ignore"):  # numbers too large to sum are left to scikit-learn, too
+        return bool(np.isfinite(np.sum(X)))
 
 
 def check_targets(y: Any, *, n_rows: int) -> FloatArray:
