@@ -51,14 +51,14 @@ def gathered(parts, size=100):
     return rows, targets, weights, [tile.first for tile in tiles]
 
 
-@pytest.mark.parametrize("n_rows", [0, 1, 255, 256, 511, 512, 5000, 100_000, 10_000_000])
+@pytest.mark.parametrize("n_rows", [0, 1, 511, 512, 1023, 1024, 5000, 100_000, 10_000_000])
 def test_partitions_cover_all_rows_and_depend_on_their_number_alone(n_rows):
     bounds = partition_bounds(n_rows)
     lengths = np.diff(bounds)
     assert (bounds[0], bounds[-1]) == (0, n_rows)
     assert len(lengths) <= 64
-    if n_rows >= 512:
-        assert np.min(lengths) >= 256
+    if n_rows >= 1024:
+        assert np.min(lengths) >= 512
         assert np.ptp(lengths) <= 1
 
 

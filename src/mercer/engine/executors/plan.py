@@ -32,7 +32,7 @@ def _tile_bytes() -> int:
 TILE_BYTES = _tile_bytes()
 MOST_ROWS = 4096
 _TINY = 4096  # numbers
-_PIECE_BYTES = 1 << 19  # of a tile: work that is worth a thread
+_PIECE_BYTES = 1 << 21  # of tiles: a millisecond of work, twice as long as threads take to start
 
 
 @dataclass(frozen=True)
