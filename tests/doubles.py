@@ -13,10 +13,11 @@ READERS = ("mercer.engine",)
 TAKERS = (
     "mercer.engine",
     "mercer.basis",
-    "mercer.estimators.shell",
-    "mercer.estimators.exact_machine",
+    "mercer.methods.inputs",  # a sample for the median distance
+    "mercer.methods.exact",  # its model is made of all rows
+    "mercer.methods.compact",
     "mercer.methods.partition",  # samples for k-means
-    "mercer.estimators.reduced_rank_regressor",  # its model is made of all rows
+    "mercer.methods.reduced_rank",  # its model is made of all rows
     "mercer.methods.transduction",  # queries, a batch at a time
 )
 

@@ -7,6 +7,7 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
@@ -36,8 +37,8 @@ __all__ = [
 ]
 
 
-def check_table(estimator: Any, X: Any, *, reset: bool) -> AnyArray:
-    """Check a table of rows, and record (``reset``) or compare its width and column names.
+def check_table(estimator: Any, X: Any, *, reset: bool) -> Any:
+    """Check a table of rows, and record (``reset``) or compare its width and column names; a sparse one stays sparse.
 
     Its dtype stays as it is, so that integers, float32 and memory maps are not copied: the engine converts each tile.
     The values of a memory map are not read here; the engine checks them as it meets them.
@@ -47,11 +48,12 @@ def check_table(estimator: Any, X: Any, *, reset: bool) -> AnyArray:
             estimator,
             check_numbers(X, "X"),
             reset=reset,
+            accept_sparse=("csr", "csc", "coo"),
             dtype="numeric",
             order=None,
             ensure_all_finite=not isinstance(X, np.memmap),
         )
-    return np.asarray(table)
+    return table if issparse(table) else np.asarray(table)
 
 
 def check_targets(y: Any, *, n_rows: int) -> FloatArray:

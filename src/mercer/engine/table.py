@@ -13,7 +13,7 @@ import numpy as np
 from mercer._stored import stored
 from mercer._stored.checks import check_columns, check_finite, check_shape, need
 from mercer._typing import AnyArray, FloatArray, IntArray
-from mercer.engine.rows import Rows, as_rows
+from mercer.engine.rows import ArrayRows, Rows, as_rows
 from mercer.engine.tile import Scratch, Tile
 
 __all__ = ["ArrayTable", "Block", "BlockTable", "Coding", "Part", "Spans", "Table", "as_table"]
@@ -72,6 +72,7 @@ class Table(ABC):
     n_features: int
     n_outputs: int
     dtype: np.dtype[Any]
+    is_array: bool = False  # whether any number of rows can be had without reading and joining tiles
 
     @abstractmethod
     def parts(self) -> Sequence[Part]:
@@ -146,6 +147,11 @@ class ArrayTable(Table):
     def dtype(self) -> np.dtype[Any]:  # type: ignore[override]
         """Type of the rows in a tile."""
         return self.rows.dtype
+
+    @property
+    def is_array(self) -> bool:  # type: ignore[override]
+        """Whether the rows are an array."""
+        return isinstance(self.rows, ArrayRows)
 
     def parts(self) -> Sequence[Part]:
         """Spans of rows, by their number alone."""

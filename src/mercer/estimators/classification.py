@@ -102,6 +102,11 @@ class KernelClassifier(ClassifierMixin):
             raise ValueError(msg)
         return Labels(OneVsRest.from_labels(self.classes_))
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
     def _check_mergeable(self, other: Self) -> None:
         if not np.array_equal(self.classes_, other.classes_):
             msg = f"cannot merge models with different classes: {self.classes_.tolist()}, {other.classes_.tolist()}."

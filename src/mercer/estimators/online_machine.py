@@ -148,6 +148,7 @@ class OnlineMachine(BaseEstimator, ABC):
 
     def _learn(self, table: ArrayTable) -> None:
         """Learn the rows in their order."""
+        make_executor(self)  # which refuses n_jobs=0 before anything is learned
         if table.weights is not None:  # weights that are too small become zero
             weights, used = np.zeros(table.n_rows), used_rows(table, float(self.noise))
             weights[used] = table.weights[used]

@@ -97,4 +97,5 @@ class KernelRegressor(RegressorMixin):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
+        tags.input_tags.sparse = True
         return tags

@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 
 from mercer._typing import AnyArray
 from mercer._validation import check_sample_weight, check_table
-from mercer.engine import ArrayRows, ArrayTable, Coding, Executor, Rows, Threads, given_executor
+from mercer.engine import ArrayRows, ArrayTable, Coding, Executor, Rows, SparseRows, Threads, given_executor
 
 __all__ = ["all_or_nothing", "check_one_spread", "make_executor", "read_rows", "read_table"]
 
@@ -40,7 +41,8 @@ def read_table(estimator: Any, X: Any, y: Any, sample_weight: Any, *, encode: En
 def read_rows(estimator: Any, X: Any, *, reset: bool) -> Rows:
     """Check rows given as an array, a data frame or a source of rows; remember (``reset``) or compare their width."""
     if not isinstance(X, Rows):
-        return ArrayRows(check_table(estimator, X, reset=reset), checked=not isinstance(X, np.memmap))
+        table = check_table(estimator, X, reset=reset)
+        return SparseRows(table) if issparse(table) else ArrayRows(table, checked=not isinstance(X, np.memmap))
     if reset:
         estimator.n_features_in_ = X.n_features
         vars(estimator).pop("feature_names_in_", None)  # a source of rows has no names

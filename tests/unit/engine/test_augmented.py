@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.linalg import cholesky
 
-from mercer.engine import Features
+from mercer.engine import Features, Scratch, Tile
 from mercer.engine.augmented import Augmented
 from mercer.kernels import Gaussian, Linear
 
@@ -28,9 +28,10 @@ def test_a_tile_holds_features_targets_the_constant_and_zeros(rows, points, p, w
     features = Features(Gaussian(), points, lower, dtype=dtype)
     augmented = Augmented.of(features, p)
     assert (augmented.used, augmented.width) == (M + p + 1, width)
-    targets, buffer = np.random.default_rng(2).normal(size=(20, p)), np.full((20, width), np.nan)
-    tile = augmented.tile(rows, targets, buffer)
-    assert tile is buffer
+    targets, scratch = np.random.default_rng(2).normal(size=(20, p)), Scratch()
+    scratch.array("augmented", (20, width))[...] = np.nan
+    tile = augmented.values(Tile(rows, targets, scratch=scratch))
+    assert np.shares_memory(tile, scratch.array("augmented", (20, width)))
     # Spare columns may change how the kernel centres its points: a few roundings of its values, which whitening
     # magnifies by |L⁻¹|.
     magnified = 1.0 if lower is None else np.linalg.norm(np.linalg.inv(lower), 2)
@@ -43,11 +44,11 @@ def test_a_tile_holds_features_targets_the_constant_and_zeros(rows, points, p, w
 
 def test_a_used_buffer_leaves_nothing_behind(rows, points):
     augmented = Augmented.of(Features(Linear(), points), 2)
-    buffer = np.empty((20, augmented.width))
-    augmented.tile(rows, np.ones((20, 2)), buffer)
+    piece = Tile(rows, np.ones((20, 2)))
+    buffer = augmented.values(piece)
     buffer *= 7.0  # as the caller does, who divides rows by their standard deviations
-    again = augmented.tile(rows, np.ones((20, 2)), buffer)
-    fresh = augmented.tile(rows, np.ones((20, 2)), np.empty((20, augmented.width)))
+    again = augmented.values(piece)
+    fresh = augmented.values(Tile(rows, np.ones((20, 2))))
     np.testing.assert_array_equal(again, fresh)
 
 

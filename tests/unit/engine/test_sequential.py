@@ -11,9 +11,8 @@ from sklearn.datasets import load_digits
 from threadpoolctl import threadpool_info
 
 from mercer.datasets import make_clusters, make_waves
-from mercer.engine import sequential
-from mercer.engine.rows import ArrayRows
-from mercer.engine.sequential import SequentialLearner
+from mercer.engine import ArrayRows, ArrayTable, SequentialLearner, learn_table
+from mercer.engine.executors import plan
 from mercer.kernels import Gaussian
 from mercer.solvers.recursive import ReferenceRecursion, Rules, blocks, learning
 from mercer.solvers.recursive.block import FULL
@@ -195,30 +194,50 @@ def test_all_rows_at_once_decide_as_batches_do(max_basis, intercept):
     assert one.n_grown > 100, "the dictionary must change"
 
 
+def noted(monkeypatch):
+    """How many rows each call of ``learn`` is given."""
+    numbers, learn = [], SequentialLearner.learn
+
+    def note(self, rows, *data):
+        numbers.append(len(rows))
+        return learn(self, rows, *data)
+
+    monkeypatch.setattr(SequentialLearner, "learn", note)
+    return numbers
+
+
 def streamed(source, *, often=False):
     X, y = make_waves(5000, n_features=3, noise=0.1, random_state=0)
     learner = SequentialLearner(Gaussian(0.7), Rules(1e-2, 30, 1e-2, 1e-6), 3, 1)
-    told = list(learner.stream(source(X), y[:, np.newaxis], often=often))
-    assert sum(len(squares) for _, squares in told) == 5000
+    told = []
+    table = ArrayTable(source(X), y[:, np.newaxis])
+    learn_table(learner, table, (lambda _, stop, squares: told.append((stop, len(squares)))) if often else None)
+    assert learner.recursion.n_seen == 5000
+    assert not often or sum(number for _, number in told) == 5000
     return learner, [stop for stop, _ in told]
 
 
 @pytest.mark.parametrize("at_once", [1, 600, 2000, 10_000])
 def test_a_source_is_learned_as_an_array_is(at_once, monkeypatch):
     """Rows are read in tiles, and learned many at once: the same ones, wherever they come from."""
-    monkeypatch.setattr(sequential, "tile_rows", lambda *_: 500)
-    monkeypatch.setattr(SequentialLearner, "_rows_at_once", lambda *_: at_once)
-    (array, told), (source, told_too) = streamed(ArrayRows), streamed(partial(GuardedRows, longest_read=500))
-    step = max(500, at_once // 500 * 500)
-    assert told == told_too == [*range(step, 5000, step), 5000]
+    learned = noted(monkeypatch)
+    monkeypatch.setattr(plan, "MOST_ROWS", 500)
+    monkeypatch.setattr(SequentialLearner, "rows_at_once", lambda *_: at_once)
+    (array, _), (source, _) = streamed(ArrayRows), streamed(partial(GuardedRows, longest_read=500))
+    step = min(max(500, at_once // 500 * 500), 5000)
+    assert set(learned[:-1]) <= {step, 5000 % step or step}
     np.testing.assert_array_equal(array.recursion.coefficients, source.recursion.coefficients)
-    np.testing.assert_array_equal(array.recursion.births, streamed(ArrayRows, often=True)[0].recursion.births)
+    often, told = streamed(ArrayRows, often=True)
+    assert told == [*range(500, 5001, 500)]
+    np.testing.assert_array_equal(array.recursion.births, often.recursion.births)
 
 
-def test_long_streams_are_learned_many_rows_at_once():
+def test_long_streams_are_learned_many_rows_at_once(monkeypatch):
     """By the second, and by the working memory."""
     learner = SequentialLearner(Gaussian(0.7), Rules(1e-2, 100, 1e-2, 1e-6), 50, 1)
-    assert learner._rows_at_once(50) * 51 * 8 <= 1 << 25
-    assert learner._rows_at_once(50) > 50_000
+    assert learner.rows_at_once(50) * 51 * 8 <= 1 << 25
+    assert learner.rows_at_once(50) > 50_000
+    learned, rows = noted(monkeypatch), ArrayRows(np.random.default_rng(0).normal(size=(5000, 50)))
     with config_context(working_memory=1):
-        assert learner._rows_at_once(50) * 51 * 8 <= 1 << 18
+        learn_table(learner, ArrayTable(rows, np.zeros((5000, 1))))
+    assert max(learned) * 52 * 8 <= 1 << 18

@@ -51,7 +51,7 @@ BAD_ROWS = {
     "strings": (lambda X: X.astype(str).astype(object) + "x", ValueError, r"\bX\b"),
     "text": (lambda _: np.full((N, 3), "text"), ValueError, r"\bX\b"),
     "complex": (lambda X: X + 1j, ValueError, "Complex data not supported"),
-    "sparse": (sparse.csr_array, TypeError, "Sparse data was passed for X"),
+    "sparse with NaN": (lambda X: sparse.csr_array(with_entry(X, np.nan)), ValueError, "NaN"),
     "none": (lambda _: None, ValueError, r"\bX\b|Expected 2D array"),
 }
 

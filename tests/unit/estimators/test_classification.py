@@ -9,9 +9,9 @@ from mercer.model import OneVsRest
 
 def test_the_first_labels_tell_the_classes():
     encode = Labels()
-    targets, flat = encode(["b", "a", "b"], 3)
-    assert flat
-    np.testing.assert_array_equal(targets, [[1.0], [-1.0], [1.0]])
+    codes, coding = encode(["b", "a", "b"], 3)
+    assert codes.tolist() == [1, 0, 1]
+    np.testing.assert_array_equal(coding.columns(codes), [[1.0], [-1.0], [1.0]])
     assert encode.classes.tolist() == ["a", "b"]
     with pytest.raises(ValueError, match=r"not among the classes.*'c'"):
         encode(["a", "c"], 2)

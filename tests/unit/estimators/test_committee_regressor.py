@@ -253,8 +253,8 @@ def test_rows_without_keep_rows_are_not_in_the_pickle(data):
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(new), model.predict(new))
 
 
-@pytest.mark.parametrize(("blocks", "last"), [({"block_size": 30}, "4 of 4"), ({"block_size": 1}, "120 of 120")])
-def test_verbose_shows_progress(data, monkeypatch, capsys, blocks, last):
+@pytest.mark.parametrize("blocks", [{"block_size": 30}, {"block_size": 1}])
+def test_verbose_shows_progress(data, monkeypatch, capsys, blocks):
     class Clock:
         now = 0.0
 
@@ -265,7 +265,7 @@ def test_verbose_shows_progress(data, monkeypatch, capsys, blocks, last):
     monkeypatch.setattr(progress, "time", Clock())
     rows, targets, new, _ = data
     model = CommitteeRegressor(n_basis=5, n_jobs=1, verbose=1, **blocks).fit(rows, targets)
-    assert last in capsys.readouterr().err
+    assert "120 of 120 rows" in capsys.readouterr().err
     model.set_params(verbose=0).predict(new, transduce=True)
     assert capsys.readouterr() == ("", "")
 

@@ -7,9 +7,9 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from mercer import CompactClassifier, CompactRegressor, ExactClassifier, ExactRegressor
-from mercer.estimators import compact_system
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.kernels import CompactGaussian, Wendland
+from mercer.methods import compact_system
 from mercer.solvers.sparse_preconditioners import Incomplete, Jacobi
 
 KERNELS = [

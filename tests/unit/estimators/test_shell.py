@@ -4,19 +4,17 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
 
-from mercer.engine import ArrayRows, as_rows
+from mercer.engine import ArrayRows, ArrayTable, as_rows
+from mercer.estimators.regression import Targets
 from mercer.estimators.shell import (
-    Data,
     all_or_nothing,
     check_one_spread,
-    encode_targets,
     make_executor,
-    read_data,
     read_rows,
-    resolve_kernel,
-    rows_with_a_say,
+    read_table,
 )
 from mercer.kernels import Gaussian, Linear
+from mercer.methods.inputs import resolve_kernel, used_rows
 from tests.doubles import GuardedRows
 
 
@@ -80,22 +78,25 @@ def test_a_source_forgets_the_column_names_of_an_earlier_fit(rows):
 
 @pytest.mark.parametrize(("shape", "flat"), [((30,), True), ((30, 1), False), ((30, 3), False)])
 def test_targets_are_columns_of_float64(shape, flat):
-    targets, was_flat = encode_targets(np.ones(shape, dtype=np.int8), 30)
+    encode = Targets()
+    targets, coding = encode(np.ones(shape, dtype=np.int8), 30)
+    was_flat = encode.flat
+    assert coding is None
     assert targets.dtype == np.float64
     assert targets.ndim == 2
     assert was_flat is flat
 
 
 def test_data_holds_what_was_given(rows):
-    data = read_data(Shell(), rows, rows[:, 0], np.ones(30), encode=encode_targets, reset=True)
+    data = read_table(Shell(), rows, rows[:, 0], np.ones(30), encode=Targets(), reset=True)
     assert data.rows.n_rows == 30
     np.testing.assert_array_equal(data.targets[:, 0], rows[:, 0])
     np.testing.assert_array_equal(data.weights, 1.0)
-    assert read_data(Shell(), rows, rows[:, 0], None, encode=encode_targets, reset=True).weights is None
+    assert read_table(Shell(), rows, rows[:, 0], None, encode=Targets(), reset=True).weights is None
 
 
 def data_of(rows, weights=None):
-    return Data(as_rows(rows), np.zeros((len(rows), 1)), weights, True)
+    return ArrayTable(as_rows(rows), np.zeros((len(rows), 1)), weights)
 
 
 def test_median_length_scale_is_the_median_of_the_distances(rows):
@@ -119,11 +120,11 @@ def test_median_does_not_see_rows_of_weight_zero(rows):
 def test_median_of_many_rows_takes_a_sample_of_them():
     rows = np.random.default_rng(0).normal(size=(20_000, 2))
     source = GuardedRows(rows, longest_read=0, longest_take=1000)
-    kernel = resolve_kernel("gaussian", Data(source, np.zeros((20_000, 1)), None, True), 0)
+    kernel = resolve_kernel("gaussian", ArrayTable(source, np.zeros((20_000, 1))), 0)
     assert source.rows_taken == 1000
     # The distance of two normal rows in the plane is √2 times a Rayleigh variable, of median √(2 ln 2).
     assert kernel.length_scale == pytest.approx(2 * np.sqrt(np.log(2)), rel=0.05)
-    again = resolve_kernel("gaussian", Data(source, np.zeros((20_000, 1)), None, True), 0)
+    again = resolve_kernel("gaussian", ArrayTable(source, np.zeros((20_000, 1))), 0)
     assert again.length_scale == kernel.length_scale
 
 
@@ -142,14 +143,14 @@ def test_threads_follow_n_jobs_and_verbose():
         make_executor(Shell(n_jobs=0))
 
 
-def test_rows_have_a_say_unless_their_noise_is_infinite(rows):
-    np.testing.assert_array_equal(rows_with_a_say(data_of(rows), 0.1), np.arange(30))
+def test_rows_are_used_unless_their_noise_is_infinite(rows):
+    np.testing.assert_array_equal(used_rows(data_of(rows), 0.1), np.arange(30))
     weights = np.ones(30)
     weights[[0, 7]], weights[9] = 0.0, 1e-300
     for noise in (0.0, 1.0):
-        np.testing.assert_array_equal(rows_with_a_say(data_of(rows, weights), noise), np.delete(np.arange(30), [0, 7]))
+        np.testing.assert_array_equal(used_rows(data_of(rows, weights), noise), np.delete(np.arange(30), [0, 7]))
     # 1e10 / 1e-300 is more than a float can hold
-    np.testing.assert_array_equal(rows_with_a_say(data_of(rows, weights), 1e10), np.delete(np.arange(30), [0, 7, 9]))
+    np.testing.assert_array_equal(used_rows(data_of(rows, weights), 1e10), np.delete(np.arange(30), [0, 7, 9]))
 
 
 def test_one_spread_at_a_time():

@@ -5,9 +5,8 @@ import pandas as pd
 import pytest
 from sklearn import config_context
 
-from mercer.engine import Threads, as_rows
+from mercer.engine import ArrayTable, Threads, as_rows
 from mercer.engine.executors.plan import MOST_ROWS
-from mercer.estimators.shell import Data
 from mercer.kernels import Gaussian, Linear, Matern
 from mercer.methods.partition import PARTITIONS, block_labels, make_blocks
 from tests.doubles import GuardedRows
@@ -23,7 +22,7 @@ def rows():
 
 
 def data_of(rows, weights=None):
-    return Data(as_rows(rows), np.zeros((len(rows), 1)), weights, True)
+    return ArrayTable(as_rows(rows), np.zeros((len(rows), 1)), weights)
 
 
 def blocks_of(partition, block_size, rows, *, weights=None, kernel=None, noise=0.1, seed=0, n_jobs=1):
@@ -290,7 +289,7 @@ def test_one_label_is_one_block_however_large(rows):
     np.testing.assert_array_equal(block, np.arange(N))
 
 
-def test_a_label_of_rows_without_a_say_makes_no_block(rows):
+def test_a_label_of_rows_of_weight_zero_makes_no_block(rows):
     labels = np.repeat([0, 1, 2], 40)
     blocks = blocks_of(labels, 2, rows, weights=np.where(labels == 1, 0.0, 1.0))
     assert [block[0] for block in blocks] == [0, 80]

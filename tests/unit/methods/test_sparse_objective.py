@@ -33,11 +33,11 @@ def problem(kind, weighted):
 @each_weighting
 def test_the_value_is_that_of_the_dense_definition(kernel, kind, weighted):
     objective, rows, points = problem(kind, weighted)
-    weights = np.ones(N) if objective.weights is None else objective.weights
+    weights = np.ones(N) if objective.table.weights is None else objective.table.weights
     Q = kernel(rows, points) @ np.linalg.solve(kernel(points), kernel(points, rows))
     residual = kernel.diagonal(rows) - np.diagonal(Q)
     covariance = Q + np.diag(NOISE / weights + (residual if kind == "fitc" else 0.0))
-    squares = np.sum(objective.targets * np.linalg.solve(covariance, objective.targets))
+    squares = np.sum(objective.table.targets * np.linalg.solve(covariance, objective.table.targets))
     expected = 0.5 * (2 * np.linalg.slogdet(covariance)[1] + squares + 2 * N * np.log(2 * np.pi))
     if kind == "vfe":  # a row of weight ω is ω rows: to what Σ ω log(λ) and Σ ω log 2π add up
         log_noise, log_pi = np.log(NOISE), np.log(2 * np.pi)
@@ -77,9 +77,9 @@ def test_gradients_are_those_of_central_differences(kernel, kind, weighted):
 def test_a_weight_in_the_bound_counts_as_rows():
     objective, rows, points = problem("vfe", False)
     weights = np.random.default_rng(1).integers(1, 4, size=N)
-    weighted = replace(objective, weights=weights.astype(float))
+    weighted = replace(objective, table=replace(objective.table, weights=weights.astype(float)))
     each = np.repeat(np.arange(N), weights)
-    repeated = replace(objective, rows=as_rows(rows[each]), targets=objective.targets[each])
+    repeated = replace(objective, table=ArrayTable(as_rows(rows[each]), objective.table.targets[each]))
     kernel = Gaussian(0.9)
     assert weighted.value(kernel, points, NOISE) == pytest.approx(repeated.value(kernel, points, NOISE), rel=1e-10)
 
@@ -98,9 +98,9 @@ def test_the_best_common_factor_of_kernel_and_noise(kind, weighted):
 @each_kind
 def test_a_kernel_that_is_zero_leaves_noise_only(kind):
     objective, _, points = problem(kind, False)
-    zeros = replace(objective, rows=as_rows(np.zeros((N, 2))))
+    zeros = replace(objective, table=replace(objective.table, rows=as_rows(np.zeros((N, 2)))))
     value, gradient = zeros.value_and_gradient(Linear(), 0.0 * points, NOISE)
-    squares = np.sum(objective.targets**2) / NOISE
+    squares = np.sum(objective.table.targets**2) / NOISE
     assert value == pytest.approx(0.5 * (squares + 2 * N * np.log(2 * np.pi * NOISE)), rel=1e-12)
     assert not np.any(gradient.points)
 
@@ -109,7 +109,7 @@ def test_the_bound_is_below_the_exact_likelihood_and_reaches_it_with_all_rows():
     objective, rows, points = problem("vfe", False)
     kernel = Matern(1.0, nu=0.5)
     covariance = kernel(rows) + NOISE * np.eye(N)
-    squares = np.sum(objective.targets * np.linalg.solve(covariance, objective.targets))
+    squares = np.sum(objective.table.targets * np.linalg.solve(covariance, objective.table.targets))
     exact = 0.5 * (2 * np.linalg.slogdet(covariance)[1] + squares + 2 * N * np.log(2 * np.pi))
     assert objective.value(kernel, points, NOISE) > exact
     assert objective.value(kernel, rows, NOISE) == pytest.approx(exact, rel=1e-8)

@@ -122,7 +122,7 @@ class Source(ArrayRows):
 
 def test_rows_that_a_committee_keeps_must_be_arrays(rows):
     X, y = rows
-    with pytest.raises(ArchiveError, match=r"CommitteeRegressor\._batches\[0\]\.data\.rows is of type .*Source"):
+    with pytest.raises(ArchiveError, match=r"CommitteeRegressor\._batches\[0\]\.table\.rows is of type .*Source"):
         saved(CommitteeRegressor().fit(Source(X), y))
     model = CommitteeRegressor(keep_rows=False, random_state=0).fit(Source(X), y)
     np.testing.assert_array_equal(loaded(saved(model)).predict(X), model.predict(X))

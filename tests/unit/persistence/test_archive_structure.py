@@ -143,7 +143,7 @@ CHANGES = [
     ("compact", "CompactSystem", "diagonal", shorter, "noises has shape"),
     ("compact", "CompactRegressor", "_eta", shorter, "the solution for the intercept has other points"),
     ("incomplete", "Incomplete", "pivots", shorter, "a factor has not as many pivots as columns"),
-    ("committee", "Data", "targets", shorter, "kept targets has shape"),
+    ("committee", "ArrayTable", "labels", shorter, "kept targets has shape"),
     ("committee", "ArrayRows", "_array", shorter, "kept targets has shape"),
     ("committee", "ArrayRows", "_array", np.ravel, "kept rows are no table of numbers"),
     ("committee", "ArrayRows", "_array", not_numbers, "kept rows have NaN or infinity"),

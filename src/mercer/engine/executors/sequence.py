@@ -38,8 +38,9 @@ class Sequence:
         progress = Progress(work.name, table.n_rows) if self.verbose else None
         work.prepare()
         state = work.start()
-        tiles = table.tiles(make_plan(work, table, 1).tile)
-        for tile in gathered(tiles, min(work.rows_together, _most_rows(table))):
+        size, together = make_plan(work, table, 1).tile, min(work.rows_together, _most_rows(table))
+        tiles = table.tiles(max(size, together)) if table.is_array else gathered(table.tiles(size), together)
+        for tile in tiles:
             work.add(state, tile)
             if progress is not None:
                 progress.advance(tile.n_rows)
@@ -56,13 +57,13 @@ class Sequence:
 
 
 def gathered(tiles: Iterator[Tile], n_rows: int) -> Iterator[Tile]:
-    """Join tiles until they have so many rows."""
+    """Join tiles as long as they have no more than so many rows."""
     waiting: list[Tile] = []
     for tile in tiles:
-        waiting.append(tile)
-        if sum(one.n_rows for one in waiting) >= n_rows:
+        if waiting and sum(one.n_rows for one in waiting) + tile.n_rows > n_rows:
             yield _joined(waiting)
             waiting = []
+        waiting.append(tile)
     if waiting:
         yield _joined(waiting)
 

@@ -73,12 +73,12 @@ def test_working_memory_is_scikit_learns():
 
 @pytest.mark.parametrize(
     ("n_jobs", "megabytes", "workers", "is_merged"),
-    [(8, 1, 8, True), (8, 4, 1, True), (8, 3, 2, True), (2, 1, 2, True), (8, 6, 1, False), (8, 20, 1, False)],
+    [(4, 1, 4, True), (8, 4, 1, True), (8, 3, 2, True), (2, 1, 2, True), (8, 6, 1, False), (8, 20, 1, False)],
 )
 def test_sums_fit_the_working_memory(n_jobs, megabytes, workers, is_merged):
     """That of all partitions so far, and one for each worker; a single one if not even two fit."""
     with config_context(working_memory=10):
-        found = make_plan(Work(1, state_numbers=megabytes * MEGABYTE // 8), TABLE, n_jobs)
+        found = make_plan(Work(8, state_numbers=megabytes * MEGABYTE // 8), TABLE, n_jobs)
     assert (found.workers, found.is_merged) == (workers, is_merged)
     if is_merged:
         assert (found.ahead + 1) * megabytes <= 10
