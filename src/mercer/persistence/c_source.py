@@ -52,7 +52,7 @@ def to_c(
         Source with ``void <name>_predict(const float *x, float *out)``; or, for a classifier,
         ``void <name>_decision(const float *x, float *out)``, ``int <name>_predict(const float *x)``, the index of the
         class, and ``<name>_label(int index)``, the class itself, an integer, a number or a string. The enumeration
-        constants ``<name>_n_features``, ``<name>_n_outputs`` and ``<name>_n_classes`` tell the lengths.
+        constants ``<name>_n_features``, ``<name>_n_outputs`` and ``<name>_n_classes`` are the lengths.
 
     Warns
     -----

@@ -33,7 +33,7 @@ def test_rules_may_change_between_batches_but_not_the_model(rows, targets):
     before = model.predict(rows)
     for change in ({"noise": 0.2}, {"intercept": True}, {"kernel": Gaussian(2.0)}):
         model.set_params(**change)
-        with pytest.raises(ValueError, match="cannot change: fit anew"):
+        with pytest.raises(ValueError, match="cannot change: call fit"):
             model.partial_fit(rows, targets)
         np.testing.assert_array_equal(model.predict(rows), before)
         model.set_params(noise=0.1, intercept=False, kernel=Gaussian(1.0))
