@@ -250,7 +250,7 @@ class OnlineMachine(BaseEstimator, ABC):
         """The kernel, which must not depend on data."""
         kernel = as_kernel(self.kernel)
         if kernel.needs_data:
-            msg = "a median length scale is computed from a batch of rows: give the kernel a number."
+            msg = "a median length scale needs rows: give the kernel a number."
             raise ValueError(msg)
         return kernel
 

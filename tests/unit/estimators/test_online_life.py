@@ -159,7 +159,7 @@ def test_one_class_and_labels_of_another_type(rows):
     with pytest.raises(ValueError, match="median length scale needs rows"):
         OnlineClassifier().learn_one({"a": 1.0}, 0)
     fitted = OnlineClassifier(Gaussian(1.0)).fit(rows, rows[:, 0] > 0)
-    with pytest.raises(ValueError, match="no names of features"):
+    with pytest.raises(ValueError, match="no feature names"):
         fitted.predict_one({"a": 1.0})
 
 
