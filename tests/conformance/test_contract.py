@@ -67,20 +67,24 @@ def configurations(estimator):
     return [options for options in CONFIGURATIONS if accepts(estimator, options)]
 
 
-WEIGHTS = "check_sample_weight_equivalence_on_dense_data"
+WEIGHTS = tuple(f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse"))
 
 
 def failures(model):
     """Checks that must fail, with the reason."""
     if isinstance(model, CommitteeRegressor) and isinstance(model.basis, DistinctRows) and model.basis.share < 1:
-        return {WEIGHTS: "a row of weight 2 is the row twice within one block only: blocks do not know equal rows"}
+        return dict.fromkeys(
+            WEIGHTS, "a row of weight 2 is the row twice within one block only: blocks do not know equal rows"
+        )
     if isinstance(model, ReducedRankRegressor) and model.n_basis == 10:
         reason = "with 10 basis points and noise 1e-3 the approximation is that bad away from them: R² is below 0.5"
         return {"check_regressors_train": reason}
     if isinstance(model, PseudoInputRegressor) and not searches(model):
         return {"check_non_transformer_estimators_n_iter": "n_iter_ is 0, as nothing was searched for"}
     if isinstance(model, PseudoInputRegressor) and model.objective == "fitc":
-        return {WEIGHTS: "a weight divides the noise of its row; the row twice has a second conditional variance, too"}
+        return dict.fromkeys(
+            WEIGHTS, "a weight divides the noise of its row; the row twice has a second conditional variance, too"
+        )
     return {}
 
 
@@ -88,10 +92,14 @@ def unsettled(model):
     """Checks that may pass or fail, with the reason: they are not run."""
     if isinstance(model, PseudoInputRegressor) and searches(model) and model.objective == "vfe":
         # That the objectives of weights and repeated rows agree is tested beside the objective.
-        return {WEIGHTS: "the data can be interpolated: noise goes to its bound, and rounding decides where it ends"}
+        return dict.fromkeys(
+            WEIGHTS, "the data can be interpolated: noise goes to its bound, and rounding decides where it ends"
+        )
     if isinstance(model, STREAMS):
         # Weights are tested by a second pass, which is the subset of representers (unit/estimators/test_online.py).
-        return {WEIGHTS: "rows are learned in order, and one that is known does not join the dictionary again"}
+        return dict.fromkeys(
+            WEIGHTS, "rows are learned in order, and one that is known does not join the dictionary again"
+        )
     return {}
 
 

@@ -47,7 +47,7 @@ def test_after_a_warmup_nothing_is_left_to_compile(tmp_path):
     place = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     status, out, error = run("-m", "mercer", "warmup", **place)
     assert status == 0, error
-    assert "mercer.kernels.profiles.gaussian" in out
+    assert "mercer.kernels.gaussian." in out
     assert "functions" in out.splitlines()[-1]
     assert len(error.splitlines()) == 1  # who asks for it is not told to ask for it
     status, out, error = run("-c", FIRST_USES, **place)

@@ -13,8 +13,8 @@ from mercer._typing import FloatArray
 from mercer._validation import check_is_fitted
 from mercer.engine import ArrayTable, SequentialLearner
 from mercer.estimators.classification import KernelClassifier
-from mercer.estimators.online_machine import OnlineMachine, State, has_no_weight, one_at_a_time
-from mercer.estimators.shell import read_table
+from mercer.estimators.online_machine import OnlineMachine, State, has_no_weight
+from mercer.estimators.shell import all_or_nothing, read_table
 from mercer.model import KernelExpansion
 
 __all__ = ["OnlineClassifier"]
@@ -39,7 +39,7 @@ class OnlineClassifier(KernelClassifier, OnlineMachine):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn rows X (n, d) and labels y (n,) in their order, from the beginning."""
         self._check_choices()
-        with one_at_a_time(self):
+        with all_or_nothing(self):
             encode = self._labels()
             table = read_table(self, X, y, sample_weight, encode=encode, reset=True)
             self.classes_ = encode.classes
@@ -52,7 +52,7 @@ class OnlineClassifier(KernelClassifier, OnlineMachine):
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Learn more rows; the first call must name all ``classes``, unless all occur in its labels."""
         self._validate_params()
-        with one_at_a_time(self):
+        with all_or_nothing(self):
             first = not hasattr(self, "_state")
             encode = self._labels(classes, first=first)
             if not first and has_no_weight(sample_weight, y):
@@ -77,7 +77,7 @@ class OnlineClassifier(KernelClassifier, OnlineMachine):
         if y is None or y != y:  # noqa: PLR0124  NaN is not itself
             msg = f"y is {y!r}, which is not a label."
             raise ValueError(msg)
-        with one_at_a_time(self):
+        with all_or_nothing(self):
             if not hasattr(self, "_state"):
                 self._begin_with(x, y)
             elif y not in self.classes_:
@@ -100,7 +100,7 @@ class OnlineClassifier(KernelClassifier, OnlineMachine):
         """Solve for the coefficients exactly on these rows, with the dictionary as it is."""
         self._validate_params()
         check_is_fitted(self)
-        with one_at_a_time(self):
+        with all_or_nothing(self):
             table = read_table(self, X, y, sample_weight, encode=self._labels(first=False), reset=False)
             self._refit(self._with_hidden(table))
         return self

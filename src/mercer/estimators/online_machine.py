@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from abc import ABC
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -26,23 +23,7 @@ from mercer.methods.inputs import resolve_kernel, used_rows
 from mercer.model import KernelExpansion, Variance
 from mercer.solvers.recursive import Rules
 
-__all__ = ["OnlineMachine", "State", "has_no_weight", "one_at_a_time"]
-
-# Not attributes of the estimators: a lock cannot be pickled or copied.
-_locks: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
-_lock_of_locks = threading.Lock()
-
-
-@contextmanager
-def one_at_a_time(estimator: Any) -> Iterator[None]:
-    """Let one thread at a time change an estimator: each learns from the state of the last, and no rows are lost.
-
-    What fails leaves it as it was.
-    """
-    with _lock_of_locks:
-        lock = _locks.setdefault(estimator, threading.RLock())
-    with lock, all_or_nothing(estimator):
-        yield
+__all__ = ["OnlineMachine", "State", "has_no_weight"]
 
 
 @stored(name="OnlineState", also=("expansion",))
@@ -279,7 +260,7 @@ class OnlineMachine(BaseEstimator, ABC):
         self._validate_params()
         check_mergeable(self, other)
         self._check_mergeable(other)
-        with one_at_a_time(self):
+        with all_or_nothing(self):
             learner = self._next_learner()
             learner.merge(other._learner)
             self._state = State(learner, self._state.history)

@@ -9,9 +9,9 @@ import numpy as np
 
 from mercer._stored import stored
 from mercer._validation import check_is_fitted
-from mercer.estimators.online_machine import OnlineMachine, has_no_weight, one_at_a_time
+from mercer.estimators.online_machine import OnlineMachine, has_no_weight
 from mercer.estimators.regression import KernelRegressor, Targets
-from mercer.estimators.shell import read_table
+from mercer.estimators.shell import all_or_nothing, read_table
 from mercer.model import KernelExpansion
 
 __all__ = ["OnlineRegressor"]
@@ -100,7 +100,7 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn rows X (n, d) and targets y (n,) or (n, p) in their order, from the beginning."""
         self._check_choices()
-        with one_at_a_time(self):
+        with all_or_nothing(self):
             targets = Targets()
             table = read_table(self, X, y, sample_weight, encode=targets, reset=True)
             self._start(table)
@@ -117,7 +117,7 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
         may not.
         """
         self._validate_params()
-        with one_at_a_time(self):
+        with all_or_nothing(self):
             first = not hasattr(self, "_state")
             if not first and has_no_weight(sample_weight, y):
                 read_table(self, X, y, None, encode=Targets(), reset=False)  # checked, and left out
@@ -139,7 +139,7 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
         """
         if w == 0:
             return
-        with one_at_a_time(self):
+        with all_or_nothing(self):
             if not hasattr(self, "_state"):
                 self._check_length_scale()
                 row = self._one(x, first=True)
@@ -165,7 +165,7 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
         """
         self._validate_params()
         check_is_fitted(self)
-        with one_at_a_time(self):
+        with all_or_nothing(self):
             targets = Targets()
             table = read_table(self, X, y, sample_weight, encode=targets, reset=False)
             self._check_outputs(table, targets, self._learner.n_outputs)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from scipy.sparse import issparse
@@ -19,16 +21,29 @@ __all__ = ["all_or_nothing", "check_one_spread", "make_executor", "read_rows", "
 Encode = Callable[[Any, int], tuple[AnyArray, Coding | None]]
 
 
+# Not attributes of the estimators: a lock cannot be pickled or copied.
+_locks: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+_lock_of_locks = threading.Lock()
+
+
 @contextmanager
 def all_or_nothing(estimator: Any) -> Iterator[None]:
-    """Leave the estimator as it was if the work inside fails or is interrupted."""
-    state = dict(vars(estimator))
-    try:
-        yield
-    except BaseException:
-        vars(estimator).clear()
-        vars(estimator).update(state)
-        raise
+    """Leave the estimator as it was if the work inside fails or is interrupted, and let one thread at a time change it.
+
+    Threads that call ``partial_fit`` of one estimator take turns, so that no rows are lost.
+    """
+    with _lock_of_locks:
+        lock = _locks.setdefault(estimator, threading.RLock())
+    with lock:
+        state = dict(vars(estimator))
+        try:
+            yield
+        except BaseException as error:
+            vars(estimator).clear()
+            vars(estimator).update(state)
+            if isinstance(error, SystemError) and isinstance(error.__cause__, KeyboardInterrupt):
+                raise KeyboardInterrupt from None  # Ctrl-C in a compiled function, which knows no such exception
+            raise
 
 
 def read_table(estimator: Any, X: Any, y: Any, sample_weight: Any, *, encode: Encode, reset: bool) -> ArrayTable:

@@ -20,6 +20,7 @@ runs ten times slower.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable
 from functools import cached_property
@@ -185,6 +186,9 @@ class Elementwise:
     """A formula of an exponent and some numbers, as Python and as compiled loops; see ``elementwise``."""
 
     def __init__(self, formula: Callable[..., Any], *, vanishes: bool) -> None:
+        if getattr(formula, "__closure__", None):  # which compiled code on disk would not notice
+            msg = f"the formula {formula.__qualname__} must take its numbers as arguments, not from its surroundings."
+            raise TypeError(msg)
         self.formula, self._vanishes = formula, vanishes
 
     def profile(self, dtype: np.dtype[Any], amplitude: float, numbers: tuple[float, ...]) -> Profile:
@@ -212,7 +216,10 @@ class Elementwise:
     def _loop(self, template: Any) -> Any:
         """The template with this formula, under the formula's name and place: by these its code is found on disk."""
         own: Any = self.formula
-        name, line = f"{own.__qualname__}{template.__name__}", own.__code__.co_firstlineno
+        line, text = own.__code__.co_firstlineno, own.__code__
+        content = repr((text.co_code, text.co_consts, text.co_names)).encode()
+        mark = hashlib.sha256(content).hexdigest()[:8]  # tells formulas of one name and line apart
+        name = f"{own.__qualname__}{template.__name__}_{mark}"
         code = template.__code__.replace(
             co_name=name, co_qualname=name, co_filename=own.__code__.co_filename, co_firstlineno=line
         )

@@ -5,7 +5,7 @@ import pytest
 
 from mercer.kernels import Gaussian, Matern, elementwise
 from mercer.kernels.exponents import recompute_pairs, scale_rows
-from mercer.kernels.profiles import CUTOFF, as_power, power, representable
+from mercer.kernels.profiles import CUTOFF, as_power, exp, power, representable
 
 both_dtypes = pytest.mark.parametrize("dtype", [np.float64, np.float32])
 
@@ -266,3 +266,19 @@ def test_a_kink_asks_for_near_pairs_of_every_row_and_no_others():
     untouched = wrong.copy()
     recompute(untouched, rows, points, far=1e6, kink=0.0)
     np.testing.assert_array_equal(untouched, wrong)
+
+
+def test_formulas_of_one_name_and_line_are_told_apart():
+    first, second = (elementwise(f) for f in (lambda E: 1.0 * exp(E), lambda E: 2.0 * exp(E)))
+    tiles = [np.zeros((1, 1)), np.zeros((1, 1))]
+    for formula, tile in zip((first, second), tiles, strict=True):
+        formula.profile(np.dtype(np.float64), 1.0, ())(tile)
+    assert [tile.item() for tile in tiles] == [1.0, 2.0]
+
+
+def test_a_formula_must_not_depend_on_what_surrounds_it():
+    def make(factor):
+        return lambda E: factor * E
+
+    with pytest.raises(TypeError, match="must take its numbers as arguments"):
+        elementwise(make(2.0))
