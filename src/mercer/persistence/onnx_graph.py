@@ -49,7 +49,7 @@ def to_onnx(
 ) -> onnx.ModelProto:
     """Write a model as an ONNX graph.
 
-    Cost of a run: n·m kernel values, and memory for some matrices of that size; batch long tables.
+    Cost of a run: n·m kernel values, and memory for some matrices of that size; split long tables into batches.
 
     Parameters
     ----------

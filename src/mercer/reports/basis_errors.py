@@ -71,7 +71,7 @@ def basis_errors(
     y : array (n,), (n, p) or None, default=None
         Targets, which some strategies need.
     random_state : int, RandomState or None, default=None
-    executor : Threads or None, default=None
+    executor : Executor or None, default=None
 
     Examples
     --------
