@@ -171,7 +171,7 @@ class Kernel(BaseEstimator, ABC):
         """Raise ``ValueError`` if a parameter is out of range or does not fit rows of that width."""
 
     def closed_form(self, n_features: int) -> Form:
-        """The kernel as data, for export to C and ONNX; a class that can be exported defines it (see ``closed_form``)."""
+        """The kernel as data, for export to C and ONNX; defined by classes that can be exported (see ``closed_form``)."""
         raise NotImplementedError
 
     def get_log_parameters(self) -> dict[str, FloatArray]:
