@@ -171,7 +171,7 @@ class Kernel(BaseEstimator, ABC):
         """Raise ``ValueError`` if a parameter is out of range or does not fit rows of that width."""
 
     def closed_form(self, n_features: int) -> Form:
-        """The kernel as data, for export to C and ONNX; defined by classes that can be exported (see ``closed_form``)."""
+        """The kernel as data, for export to C and ONNX (see ``closed_form``); defined by classes that allow it."""
         raise NotImplementedError
 
     def get_log_parameters(self) -> dict[str, FloatArray]:
