@@ -2,7 +2,7 @@
 
 import sys
 
-_USAGE = "usage: python -m mercer warmup    compile ahead of use, and tell what was compiled"
+_USAGE = "usage: python -m mercer warmup    compile ahead of use, and print what was compiled"
 
 
 def main(arguments: list[str]) -> int:

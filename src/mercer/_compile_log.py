@@ -1,4 +1,4 @@
-"""What is compiled, how long it takes, and the line that tells a user who waits for it."""
+"""What is compiled, how long it takes, and the line that says so to a waiting user."""
 
 import sys
 import threading
@@ -9,11 +9,9 @@ from typing import NamedTuple
 
 __all__ = ["CompileLog", "Compiled"]
 
-_PATIENCE = 2.0  # seconds of compiling after which the user is told
+_PATIENCE = 2.0  # seconds of compiling after which a line is printed
 _ONCE = "mercer: compiling for this machine, once (`python -m mercer warmup` does it ahead of use)"
-_ALWAYS = (
-    "mercer: compiling, in every process anew: no cache folder can be written (set NUMBA_CACHE_DIR to one of your own)"
-)
+_ALWAYS = "mercer: compiling, again in every process: no cache folder is writable (set NUMBA_CACHE_DIR to one that is)"
 
 
 class Compiled(NamedTuple):
@@ -57,7 +55,7 @@ class CompileLog:
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
-        """Do not tell the user, who has asked for it."""
+        """Print no line: the user has asked for it."""
         told, self._told = self._told, True
         try:
             yield

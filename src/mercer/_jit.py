@@ -43,7 +43,6 @@ __all__ = [
     "jit_sum",
     "overload",
     "scalar",
-    "wide_vectors",
 ]
 
 # In a callback: the array of a shape at an address.
@@ -272,22 +271,3 @@ def call_fortran(_context: Any, _address: Any, arguments: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(_address, arguments), generate
-
-
-@_intrinsic  # type: ignore[untyped-decorator]
-def wide_vectors(_context: Any) -> Any:
-    """Have the loops of the function that calls this use vectors of 512 bits, where the machine has them.
-
-    LLVM avoids them on machines that become slower by them; next to BLAS, which uses them anyway, nothing is lost.
-    """
-    return types.void(), _attribute('"prefer-vector-width"="512"')
-
-
-def _attribute(text: str) -> Callable[..., Any]:
-    def generate(context: Any, builder: Any, _signature: Any, _values: Any) -> Any:
-        attributes = builder.function.attributes
-        if isinstance(attributes, set):  # whose own method knows a few names only
-            set.add(attributes, text)
-        return context.get_dummy_value()
-
-    return generate

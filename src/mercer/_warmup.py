@@ -57,10 +57,10 @@ class WarmupReport:
 
 
 def warmup() -> WarmupReport:
-    """Compile what the estimators use, so that the first use of none has to wait for it.
+    """Compile everything that the estimators use, ahead of their first use.
 
     Code is compiled for this machine and kept on disk: a second call, in this process or another one, compiles nothing.
-    It takes about half a minute. Kernels that are functions of yours are not compiled, and need not be.
+    It takes about half a minute. Kernels that are Python functions are not compiled.
 
     Returns
     -------

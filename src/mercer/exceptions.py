@@ -6,7 +6,7 @@ __all__ = ["ArchiveError", "JitterWarning", "NegativeVarianceWarning", "NotPosit
 
 
 class ArchiveError(ValueError):
-    """A file is no archive of a model, or a broken or forged one; or a model holds what an archive does not."""
+    """A file is not a valid archive of a model, or a model has parts that an archive cannot hold."""
 
 
 class NotPositiveDefiniteError(np.linalg.LinAlgError):

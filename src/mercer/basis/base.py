@@ -22,7 +22,7 @@ __all__ = ["Basis", "BasisStrategy", "Task"]
 @stored(alone=True)
 @dataclass(frozen=True)
 class Basis:
-    """Basis points and, where they are rows of the data, which.
+    """Basis points and, where they are rows of the data, their numbers.
 
     Attributes
     ----------
@@ -30,8 +30,8 @@ class Basis:
     index : array (m,) or None
         Row numbers; None if the points are not rows.
     residual_trace : float or None
-        What the points leave of the trace of the kernel matrix, as a share of it, where the strategy knows it: a bound
-        of the error of the approximated kernel matrix.
+        Share of the trace of the kernel matrix that the points leave, where the strategy knows it: a bound of the error
+        of the approximated kernel matrix.
     scores : array (m,) or None
         What the strategy gave each point, where it scores them (see the strategy).
     note : str
@@ -76,7 +76,7 @@ class Task:
     weights : array (n,) or None
         Rows of weight zero are never chosen.
     random_state : RandomState
-    executor : Threads
+    executor : Executor
     """
 
     rows: Rows
@@ -89,7 +89,7 @@ class Task:
 
 
 class BasisStrategy(BaseEstimator, ABC):
-    """A way to choose basis points. A subclass gives ``choose`` and reads rows through the engine only."""
+    """A way to choose basis points. A subclass defines ``choose`` and reads rows through the engine only."""
 
     def select(
         self,
@@ -102,20 +102,20 @@ class BasisStrategy(BaseEstimator, ABC):
         random_state: RandomState = None,
         executor: Executor | None = None,
     ) -> Basis:
-        """Choose at most ``n_basis`` points, and one at least.
+        """Choose at least one and at most ``n_basis`` points.
 
         Parameters
         ----------
         rows : array (n, d) or Rows
         targets : array (n,) or (n, p)
-            Not looked at by most strategies.
+            Ignored by most strategies.
         kernel : Kernel
             With numbers for parameters.
         n_basis : int
         weights : array (n,) or None, default=None
             Rows of weight zero are never chosen.
         random_state : int, RandomState or None, default=None
-        executor : Threads or None, default=None
+        executor : Executor or None, default=None
         """
         rows = as_rows(rows)
         table = np.asarray(targets, dtype=np.float64).reshape(rows.n_rows, -1)

@@ -43,7 +43,7 @@ class NystromError:
     frobenius_deviation : float
         Standard error of that estimate.
     uniform_bound : float
-        What theory promises, on average, for a basis of this size drawn uniformly: the least over r of
+        What theory guarantees, on average, for a basis of this size drawn uniformly: the least over r of
         ‖K - K_r‖_F + (64 r/m)^(1/4) n max k(x, x) (Kumar et al.), with K_r of rank r from Q. It exceeds ‖K‖_F unless
         the basis is very large.
     """
@@ -93,7 +93,7 @@ def nystrom_error(
     n_pairs_rows : int, default=1000
         Rows whose pairs serve to estimate Frobenius norms.
     random_state : int, RandomState or None, default=None
-    executor : Threads or None, default=None
+    executor : Executor or None, default=None
 
     Examples
     --------

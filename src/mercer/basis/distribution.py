@@ -19,9 +19,9 @@ Law = Callable[[int, np.random.RandomState], Any]
 
 @stored
 class Distribution(BasisStrategy):
-    """Points drawn independently from a law: one that is given, or one fitted to the rows.
+    """Points drawn independently from a distribution: a given one, or one fitted to the rows.
 
-    Whatever the data's degeneracies, the kernel matrix of such a basis is regular if the law has a density.
+    The kernel matrix of such a basis is regular if the distribution has a density, even for degenerate data.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 r"""Rows drawn in proportion to approximate ridge leverage scores.
 
-The score of a row, :math:`\ell_i(\lambda) = (K(K + \lambda I)^{-1})_{ii}`, tells how much the other rows leave of it;
-the scores sum to the effective dimension. From a weighted sample S, with weights :math:`1/p_j` on the diagonal of
-:math:`D^2`,
+The score of a row, :math:`\ell_i(\lambda) = (K(K + \lambda I)^{-1})_{ii}`, measures how much of it the other rows leave
+unexplained; the scores sum to the effective dimension. From a weighted sample S, with weights :math:`1/p_j` on the
+diagonal of :math:`D^2`,
 
 .. math:: \tilde\ell_i = \tfrac1\lambda\bigl(k(x_i, x_i) - k_S(x_i)^\top(K_{SS} + \lambda D^{-2})^{-1}k_S(x_i)\bigr).
 
@@ -46,7 +46,7 @@ class Leverage(BasisStrategy):
     Row i is among the m points with the probability π_i = min(1, c·score_i), c such that they sum to m (systematic
     sampling in random order). ``scores`` of the basis are the π of the rows drawn, so that 1/π are the weights that
     make sums over the points unbiased for sums over all rows. Regression on the basis does not need them: it uses all
-    rows. Of ``sample_weight`` only zeros matter.
+    rows. Rows of weight zero are excluded; other weights are ignored.
 
     References
     ----------

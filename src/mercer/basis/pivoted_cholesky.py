@@ -31,13 +31,13 @@ _SMALLEST_PIVOT = 1e-10
 class PivotedCholesky(BasisStrategy):
     r"""Rows that the others chosen do not span: pivots of an incomplete Cholesky decomposition of the kernel matrix.
 
-    ``pivots="greedy"`` takes the row with the largest residual next (of weights only zeros matter). ``pivots="random"``
-    draws rows in proportion to weight times residual (randomly pivoted Cholesky), which covers clusters in proportion
-    to their size and is not misled by outliers; rows are proposed in blocks and rejected so that the law is that of one
-    row at a time.
+    ``pivots="greedy"`` takes the row with the largest residual next and ignores weights other than zero.
+    ``pivots="random"`` draws rows in proportion to weight times residual (randomly pivoted Cholesky), which covers
+    clusters in proportion to their size and is not misled by outliers; rows are proposed in blocks and rejected so that
+    they are distributed as if drawn one at a time.
 
     Cost: n·m²/2 multiply-adds and n·m kernel values per block of pivots; memory O(n). Residuals fall as rows are added,
-    so greedy pivots, too, are found in blocks: as long as the best row of a pool beats all that are outside.
+    so greedy pivots, too, are found in blocks: as long as the best row of a pool is better than all rows outside.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ __all__ = ["Sequential"]
 class Sequential(BasisStrategy):
     """Rows that a sequential LS-SVM keeps: in one pass, in the rows' order, supervised.
 
-    A row is kept if it is new and useful; if there are enough, the one whose removal costs least goes. See
+    A row is kept if it is new and useful; if there are too many, the one whose removal costs least is dropped. See
     ``OnlineRegressor``.
 
     Cost: about 3n·m² multiply-adds on one thread, one pass over the rows; memory m².

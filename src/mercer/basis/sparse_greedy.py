@@ -15,8 +15,8 @@ class SparseGreedy(BasisStrategy):
     r"""Greedy choice by the posterior of a Gaussian process, supervised.
 
     Each step adds the candidate that lowers :math:`\sum_i\omega_i(y_i - f(x_i))^2 + \lambda|f|^2` most, the negative
-    log posterior up to constants: forward selection that minds the penalty, so that functions which fit the noise at
-    the price of large coefficients gain little.
+    log posterior up to constants: forward selection with a penalty, so that functions which fit the noise with
+    large coefficients gain little.
 
     Cost: as ``ForwardSelection``.
 

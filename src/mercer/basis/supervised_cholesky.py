@@ -37,7 +37,7 @@ _ROUNDINGS = 1e-13  # residuals below this share of the largest k(x, x), for eac
 
 @stored
 class SupervisedCholesky(BasisStrategy):
-    """Incomplete Cholesky decomposition of the kernel matrix that minds the targets (CSI).
+    """Incomplete Cholesky decomposition of the kernel matrix that also uses the targets (CSI).
 
     Cost: about n·m·(2m + 6δ²) multiply-adds and n·(2m + δ) kernel values; memory n·(2m + 2δ).
 

@@ -17,7 +17,8 @@ class Uniform(BasisStrategy):
     """Draw rows without replacement, each as likely as any other.
 
     Reads only the rows it draws; all rows, in their order, if there are no more than ``n_basis``. Up to ten million
-    rows the same ``random_state`` draws the same rows as scikit-learn's ``Nystroem``. Of weights only zeros matter.
+    rows the same ``random_state`` draws the same rows as scikit-learn's ``Nystroem``. Rows of weight zero are
+    excluded; other weights are ignored.
 
     Examples
     --------

@@ -38,13 +38,13 @@ def compress(
     n_jobs: int | None = None,
     verbose: int = 0,
 ) -> Any:
-    r"""Replace a fitted model by one that predicts much the same from a few vectors.
+    r"""Replace a fitted model by one with few vectors that predicts nearly the same.
 
     The model's function :math:`f(x) = \sum_i \alpha_i k(x, x_i) + b` is replaced by
     :math:`g(x) = \sum_{j \le m} \beta_j k(x, z_j) + c`, whose vectors z need not be among the x. They are constructed
     one after the other and then moved together so as to minimise :math:`\rho^2 = |f - g|^2` in the feature space of the
     kernel, or the squared difference of the predictions on X. The small model costs m kernel values per row.
-    Compression is linear in the size of the model, and needs nothing of its training data.
+    Cost is linear in the size of the model; the training data is not needed.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def compress(
     See Also
     --------
     as_expansion : What is compressed.
-    mercer.persistence.to_c, mercer.persistence.to_onnx : Take the small model elsewhere.
+    mercer.persistence.to_c, mercer.persistence.to_onnx : Export the small model.
 
     References
     ----------

@@ -24,7 +24,7 @@ class CompressedPipeline(Pipeline):
     ----------
     expansion_ : KernelExpansion
         The pipeline as one function of its rows. Missing where a step cannot be folded into the kernel;
-        ``as_expansion`` tells why.
+        ``as_expansion`` says why.
     outputs_, decision_rule_, distances_, relative_distance_
         Those of the last step; ``decision_rule_`` if it is a classifier.
 

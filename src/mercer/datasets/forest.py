@@ -13,7 +13,7 @@ def load_forest() -> tuple[AnyArray, AnyArray]:
     """Cover type of 581 012 patches of forest, in the original order of rows.
 
     Read from ``covtype.npz`` in ``$MERCER_DATA`` or ``../shared/data``, else by scikit-learn's ``fetch_covtype``, which
-    keeps it in its data home and downloads it if need be.
+    keeps it in its data home and downloads it if necessary.
 
     Returns
     -------

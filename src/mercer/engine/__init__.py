@@ -1,7 +1,7 @@
 """The only code that touches all rows: tiles of bounded memory in, reductions out.
 
-Where rows live (``rows``) and who works on them (``executors``) are independent of each other and of what is computed
-(``statistics``, ``products``).
+Where rows are (``rows``, ``table``), who computes (``executors``) and what is computed (passes: ``statistics``,
+``products`` and others) are independent of each other.
 """
 
 from mercer.engine.conditional import ConditionalStatistics, conditional_statistics

@@ -47,7 +47,7 @@ __all__ = ["ConditionalStatistics", "conditional_statistics"]
 _ROUNDINGS = 8.0
 # Shares of k(x, x) that are added, in turn, where a block is singular: first some hundred times that rounding. Λ weighs
 # the rows and does not bias the fit, so the jitter may be smaller than for a system that is solved; but not much, as
-# rows of enormous weight drown the others in the sums.
+# rows of enormous weight leave no digits of the others in the sums.
 _JITTERS = (0.0, 1e-10, 1e-8, 1e-6)
 _SEMIDEFINITE = 1e-3  # a variance below minus this share of k(x, x) is no rounding
 

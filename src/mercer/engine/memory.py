@@ -7,7 +7,7 @@ __all__ = ["available_memory"]
 
 
 def available_memory() -> int | None:
-    """Bytes that can be taken without swapping, where the system tells; else those installed, or None."""
+    """Bytes that can be taken without swapping, where the system reports it; else those installed, or None."""
     try:
         for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
             if line.startswith("MemAvailable:"):

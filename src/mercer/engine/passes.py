@@ -1,8 +1,8 @@
 """What is computed over all rows: a pass is a value.
 
-A pass knows one tile at a time. Who reads the tiles, how large they are, in which order and where sums are merged is
-left to an executor. Passes are frozen dataclasses of arrays and kernels, so that they pickle; what they derive from
-their fields is a ``cached_property``, which stays behind.
+A pass sees one tile at a time. The executor decides who reads the tiles, how large they are, and in which order sums
+are merged. Passes are frozen dataclasses of arrays and kernels, so that they pickle; what they derive from
+their fields is a ``cached_property``, which is not pickled.
 """
 
 from __future__ import annotations

@@ -335,7 +335,7 @@ def features_times(rows: Rows, features: Features, vectors: FloatArray, *, execu
 
 
 def feature_matrix(rows: Rows, features: Features, *, executor: Executor) -> FloatArray:
-    """V itself, shape (n, m), for those who need it stored."""
+    """V itself, shape (n, m), for methods that need it stored."""
     return executor.map(_FeatureValues(features), ArrayTable(rows))
 
 
@@ -393,7 +393,7 @@ def gram_times(
 
 
 def kernel_matrix(rows: Rows, kernel: Kernel, points: FloatArray, *, executor: Executor) -> FloatArray:
-    """K_nm itself, float64, for those who need it stored."""
+    """K_nm itself, float64, for methods that need it stored."""
     return executor.map(_Values(kernel, points), ArrayTable(rows))
 
 

@@ -1,4 +1,4 @@
-"""Where rows live. The engine reads them a tile at a time; nobody else reads them at all."""
+"""Sources of rows. Only the engine reads all rows, a tile at a time."""
 
 from __future__ import annotations
 

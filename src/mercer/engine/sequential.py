@@ -78,7 +78,7 @@ class SequentialLearner:
         if np.max(np.abs(targets), initial=0.0) > _LARGEST:
             msg = f"the targets go up to {np.max(np.abs(targets)):.1g}: their squares overflow. Scale y."
             raise ValueError(msg)
-        # One layout, lest compiled code be made for each: C, and such as can be written.
+        # One layout, so that code is compiled once: C order, writable.
         targets = np.require(targets, dtype=np.float64, requirements=["C", "W"])
         weights = np.require(np.ones(len(rows)) if weights is None else weights, np.float64, ["C", "W"])
         start, residuals, prior = 0, np.empty(len(rows)), self._prior(rows)

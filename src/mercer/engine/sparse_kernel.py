@@ -1,7 +1,7 @@
 """A kernel of compact support on all pairs of rows: a sparse matrix, which is stored.
 
 Rows are kept in the order of their cells (see ``neighbours``), in which neighbours are close in memory, too: what is
-computed with the matrix is in that order of *places*, and ``order`` tells which row is in each.
+computed with the matrix is in that order of *places*, and ``order`` has the row in each.
 """
 
 from __future__ import annotations
@@ -304,7 +304,7 @@ class _GramTimes(RowPass):
 def _assembled(
     parts: list[tuple[IntArray, IntArray, FloatArray] | None], n_points: int, dtype: np.dtype[Any]
 ) -> SparseGram:
-    """The symmetric matrix of which the parts are the upper triangle; each is let go of when it has been copied."""
+    """The symmetric matrix of which the parts are the upper triangle; each is freed when it has been copied."""
     after, before = np.zeros(n_points, dtype=np.int64), np.zeros(n_points, dtype=np.int64)
     start = 0
     for part in parts:

@@ -89,7 +89,7 @@ class KernelClassifier(ClassifierMixin):
         return self._mean_expansion().evaluate(rows, executor=make_executor(self))
 
     def _mean_expansion(self) -> KernelExpansion:
-        """The model; without its variance, where that is made only when it is asked for."""
+        """The model; without its variance, where that is computed on demand."""
         expansion: KernelExpansion = self.expansion_
         return expansion
 

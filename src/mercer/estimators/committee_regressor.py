@@ -32,7 +32,7 @@ _DTYPE = np.dtype(np.float64)  # differences of kernel values are taken: float32
 
 @stored
 class CommitteeRegressor(KernelRegressor, OnBasis, BaseEstimator):
-    r"""Bayesian committee machine: kernel regression on m basis points that minds what the basis cannot represent.
+    r"""Bayesian committee machine: kernel regression on m basis points, and what they leave unexplained.
 
     Solves :math:`(K_{mm} + K_{mn}\Lambda^{-1}K_{nm})\,w = K_{mn}\Lambda^{-1}y`, with
     :math:`\Lambda = \lambda W^{-1} + K_{nn} - K_{nm}K_{mm}^{-1}K_{mn}` kept within blocks of rows and zero between them
@@ -51,14 +51,14 @@ class CommitteeRegressor(KernelRegressor, OnBasis, BaseEstimator):
         m; if there are fewer rows, all are taken.
     basis : str, strategy or array (m, d), default="uniform"
         How basis points are chosen: a name ("uniform"), a strategy of ``mercer.basis``, or the points themselves. The
-        inputs at which you will predict, if you know them, are the best basis there is (see ``predict``).
+        inputs at which you will predict, if you know them, are the best basis (see ``predict``).
     block_size : int, default=500
         B, the most rows of a block. 1 gives FITC.
     partition : {"random", "kmeans", "order"} or array (n,), default="random"
-        How rows are parted into blocks: at random, by clusters (rows that are close share a block, so more of their
-        correlation is kept), as they come, or by labels of yours, which make blocks of any size.
+        How rows are divided into blocks: at random, by clusters (close rows share a block, so more of their correlation
+        is kept), in the order given, or by your own labels, which make blocks of any size.
     noise : float, default=0.1
-        λ. 0 interpolates; blocks that are then singular, because they hold basis points, get jitter, and are reported.
+        λ. 0 interpolates; blocks that are then singular, because they contain basis points, get jitter (reported).
     intercept : bool, default=False
         Whether to add a constant b that is not penalised.
     keep_rows : bool, default=True
@@ -87,7 +87,7 @@ class CommitteeRegressor(KernelRegressor, OnBasis, BaseEstimator):
     n_blocks_ : int
         Blocks seen.
     jitter_ : float
-        The most that had to be added to a diagonal entry of a block beyond the noise; 0 in regular cases.
+        The most that was added to a diagonal entry of a block beyond the noise; usually 0.
     log_marginal_likelihood_ : float
         Of the targets seen, under the model (for blocks of one row, that of FITC); to compare kernels and noises.
     n_seen_ : int
@@ -103,7 +103,7 @@ class CommitteeRegressor(KernelRegressor, OnBasis, BaseEstimator):
     Notes
     -----
     A weight ω divides the noise of its row, as in ``ExactRegressor``. A row of weight 2 is then the same as the row
-    twice in one block, but not in two: blocks do not know that their rows are equal.
+    twice in one block, but not in two blocks, which are treated as independent.
 
     References
     ----------
@@ -201,12 +201,12 @@ class CommitteeRegressor(KernelRegressor, OnBasis, BaseEstimator):
         return self
 
     def merge(self, other: Self) -> Self:
-        """Take in the blocks that another committee has seen; exact, as if they had been fitted here.
+        """Add the blocks that another committee has seen; exact, as if they had been fitted here.
 
         Parameters
         ----------
         other : CommitteeRegressor
-            Fitted with the same kernel and basis: fit the first with the basis you like, the others with
+            Fitted with the same kernel and basis: fit the first with any basis, the others with
             ``basis=first.basis_`` and ``kernel=first.kernel_``.
 
         Returns
@@ -241,8 +241,8 @@ class CommitteeRegressor(KernelRegressor, OnBasis, BaseEstimator):
         return_std, return_cov : bool, default=False
         transduce : bool, default=False
             Compute the committee again with the rows of X as basis points: a pass over the training rows per batch of
-            queries. Usually more accurate than the model on its own basis: at a basis point the committee combines what
-            the blocks know of that very value.
+            queries. Usually more accurate than the model on its own basis: at a basis point the committee combines the
+            predictions of all blocks for that very value.
         batch_size : int or None, default=None
             Queries that are made a basis together; None for ``n_basis``, or ``block_size`` if that is larger. A larger
             batch is more accurate. With ``return_cov`` all queries are one batch.
@@ -254,7 +254,7 @@ class CommitteeRegressor(KernelRegressor, OnBasis, BaseEstimator):
 
     @property
     def expansion_(self) -> KernelExpansion:
-        """The model, solved for when it is first asked for."""
+        """The model, solved for on first access."""
         check_is_fitted(self)
         return self._summary.expansion
 
@@ -348,8 +348,8 @@ def _joined(first: IntArray, second: IntArray) -> IntArray:
 
 def _warn_of_noise(noise: float) -> None:
     warnings.warn(
-        f"noise={noise:.3g} is so small beside k(x, x) that rows which the basis spans drown the others in the sums: "
-        "predictions are inaccurate. Use a larger noise, or 0, which adds what is needed.",
+        f"noise={noise:.3g} is so small beside k(x, x) that rows which the basis spans outweigh all others: "
+        "predictions are inaccurate. Use a larger noise, or 0, which adds jitter.",
         JitterWarning,
         stacklevel=4,
     )

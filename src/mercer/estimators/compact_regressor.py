@@ -25,16 +25,16 @@ __all__ = ["CompactRegressor"]
 class CompactRegressor(KernelRegressor, CompactMachine):
     r"""LS-SVM, or Gaussian process, on a kernel of compact support: the exact system, on a sparse matrix.
 
-    Minimises :math:`\sum_i\omega_i(y_i - f(x_i) - b)^2 + \lambda|f|^2` over functions of the kernel's space. Where the
-    kernel reaches 50 of a million rows, that is a matrix with 50 million numbers, and a matter of minutes.
+    Minimises :math:`\sum_i\omega_i(y_i - f(x_i) - b)^2 + \lambda|f|^2` over functions of the kernel's space. If the
+    kernel reaches 50 of a million rows, the matrix has 50 million numbers, and a fit takes minutes.
 
     Time and memory grow with the number of neighbours of all rows, ``nnz_``; with ``solver="cholesky"`` with the
-    non-zeros of the factor, ``fill_in_`` times as many. It is for inputs of few dimensions, or for many rows: in many
+    non-zeros of the factor, ``fill_in_`` times as many. Use it for inputs of few dimensions and many rows: in many
     dimensions a row has no neighbours, or all rows are neighbours.
 
-    A row without neighbours has the intercept for its mean and the prior's standard deviation, to which the intercept's
-    own adds. Each standard deviation needs a solution of the system: with a factor a matter of milliseconds, by
-    conjugate gradients much more.
+    A row without neighbours has the intercept as its mean, and the prior's standard deviation plus that of the
+    intercept. Each standard deviation needs a solution of the system: milliseconds with a factor, much longer by
+    conjugate gradients.
 
     Parameters
     ----------
@@ -49,17 +49,17 @@ class CompactRegressor(KernelRegressor, CompactMachine):
     solver : {"auto", "cholesky", "cg"}, default="auto"
         "auto" factors the matrix where the factor is small, and uses conjugate gradients elsewhere.
     ordering : {"amd", "colamd", "rcm", "natural"}, default="amd"
-        In which order rows are eliminated: minimum degree, by columns, reverse Cuthill-McKee, or as they come (in the
-        order of cells in space).
+        In which order rows are eliminated: minimum degree, minimum degree by columns, reverse Cuthill-McKee, or the
+        order of cells in space.
     preconditioner : {"auto", "jacobi", "incomplete", "two-level"} or None, default="auto"
         Of conjugate gradients: the diagonal, an incomplete factor, or a Nyström approximation on 500 rows. "auto" is
-        the second where many iterations are to be expected, else the first.
+        the incomplete factor if many iterations are expected, else the diagonal.
     tol : float, default=1e-6
         Relative residual at which conjugate gradients stop.
     max_iter : int, default=1000
         Iterations after which conjugate gradients give up, with a ``ConvergenceWarning``.
     robust : bool, default=False
-        Whether to fit a second time with Hampel's weights, by which outliers of the first fit have no say.
+        Whether to fit a second time with Hampel's weights, which give outliers of the first fit little or no weight.
     random_state : int, RandomState or None, default=None
         For samples of rows and start vectors.
     n_jobs : int or None, default=None
@@ -79,7 +79,7 @@ class CompactRegressor(KernelRegressor, CompactMachine):
     solver_ : str
         "cholesky" or "cg".
     fill_in_ : float or None
-        Non-zeros of the factor, in those of the matrix's triangle; None without a factor.
+        Non-zeros of the factor, relative to those of the matrix's triangle; None without a factor.
     condition_estimate_ : float
         Of the condition number of the system: the largest eigenvalue, found by Lanczos, over what the noise leaves the
         least; so it is from above.

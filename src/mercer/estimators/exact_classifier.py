@@ -45,7 +45,7 @@ class ExactClassifier(KernelClassifier, ExactMachine):
     kernel_ : Kernel
         The kernel with its parameters as numbers.
     jitter_ : float
-        What had to be added to the diagonal beyond the noise; 0 in regular cases.
+        What was added to the diagonal beyond the noise; usually 0.
     coefficients_ : array (n, outputs)
         Weights of the training rows (those of positive weight): one output for two classes, one per class for more.
     intercept_ : array (outputs,)

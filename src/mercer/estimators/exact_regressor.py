@@ -57,7 +57,7 @@ class ExactRegressor(KernelRegressor, ExactMachine):
         Weights of the training rows (those of positive weight).
     intercept_ : float or array (p,)
     jitter_ : float
-        What had to be added to the diagonal beyond the noise; 0 in regular cases.
+        What was added to the diagonal beyond the noise; usually 0.
     n_iter_ : int
         Iterations of the solver.
     expansion_ : KernelExpansion

@@ -73,7 +73,7 @@ class NystromClassifier(KernelClassifier, NystromMachine):
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
-        """Add rows to what was seen; the first call must name all ``classes``, unless its labels show them all."""
+        """Add rows; the first call must name all ``classes``, unless all occur in its labels."""
         self._validate_params()
         with all_or_nothing(self):
             first = not hasattr(self, "_summary")
@@ -84,7 +84,7 @@ class NystromClassifier(KernelClassifier, NystromMachine):
         return self
 
     def forget(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Take rows out of what was seen; they must have been seen with these labels and weights."""
+        """Remove rows; they must have been added with these labels and weights."""
         self._validate_params()
         check_is_fitted(self)
         with all_or_nothing(self):

@@ -79,12 +79,12 @@ class NystromMachine(OnBasis, BaseEstimator, ABC):
         self._summary = summary.minus(table, make_executor(self))
 
     def merge(self, other: Self) -> Self:
-        """Take in what another model has seen; exact, as if both sets of rows had been fitted here.
+        """Add the rows that another model has seen; exact, as if all had been fitted here.
 
         Parameters
         ----------
         other : estimator of the same class
-            Fitted with the same kernel and basis: fit the first with the basis you like, the others with
+            Fitted with the same kernel and basis: fit the first with any basis, the others with
             ``basis=first.basis_`` and ``kernel=first.kernel_``.
 
         Returns
@@ -139,7 +139,7 @@ class NystromMachine(OnBasis, BaseEstimator, ABC):
 
     @property
     def expansion_(self) -> KernelExpansion:
-        """The model, solved for when it is first asked for."""
+        """The model, solved for on first access."""
         check_is_fitted(self)
         return self._summary.solved[0]
 

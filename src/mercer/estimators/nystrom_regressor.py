@@ -34,13 +34,13 @@ class NystromRegressor(KernelRegressor, NystromMachine):
         How basis points are chosen: a name ("uniform"), a strategy of ``mercer.basis``, or the points themselves.
         ``partial_fit`` chooses them from the first rows it is given.
     noise : float or "gcv", default=0.1
-        λ. "gcv" chooses it by generalised cross-validation on the whole path, from one eigendecomposition; it takes a
-        weight for a number of rows.
+        λ. "gcv" chooses it by generalised cross-validation on the whole path, from one eigendecomposition; a weight
+        then counts as that many rows.
     intercept : bool, default=False
         Whether to add a constant b that is not penalised.
     variance : {"dtc", "sor"}, default="dtc"
         Form of the predictive variance. "dtc" grows to the prior's far from the basis; "sor" leaves out what the basis
-        cannot represent and shrinks to zero there, which misleads: it is here for comparison.
+        cannot represent and shrinks to zero there, which is misleading: it is for comparison only.
     random_state : int, RandomState or None, default=None
         For the choice of the basis, and of the rows on which a median distance is found.
     n_jobs : int or None, default=None
@@ -105,7 +105,7 @@ class NystromRegressor(KernelRegressor, NystromMachine):
         return self
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Add rows to what was seen; the basis is that of the first call, and no row is kept."""
+        """Add rows; the basis is chosen by the first call, and no row is kept."""
         self._validate_params()
         with all_or_nothing(self):
             first, targets = not hasattr(self, "_summary"), Targets()
@@ -118,9 +118,9 @@ class NystromRegressor(KernelRegressor, NystromMachine):
         return self
 
     def forget(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Take rows out of what was seen; they must have been seen with these targets and weights.
+        """Remove rows; they must have been added with these targets and weights.
 
-        Exact up to the rounding of the sums: after rows of enormous weight, little is left of the others.
+        Exact up to the rounding of the sums: rows of enormous weight leave few digits of the others.
         """
         self._validate_params()
         check_is_fitted(self)

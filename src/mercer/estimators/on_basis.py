@@ -1,4 +1,4 @@
-"""What all estimators on a basis share: its parameters, its choice, and what is told of it."""
+"""What all estimators on a basis share: its parameters, its choice, and reported attributes."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class OnBasis(ABC):
 
     @property
     def basis_residual_trace_(self) -> float | None:
-        """What the basis leaves of the trace of the kernel matrix, as a share of it, if the strategy knows."""
+        """Share of the trace of the kernel matrix that the basis leaves, if the strategy knows it."""
         check_is_fitted(self)
         return self._frame.basis.residual_trace
 

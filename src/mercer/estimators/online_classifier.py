@@ -50,7 +50,7 @@ class OnlineClassifier(KernelClassifier, OnlineMachine):
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
-        """Learn more rows; the first call must name all ``classes``, unless its labels show them all."""
+        """Learn more rows; the first call must name all ``classes``, unless all occur in its labels."""
         self._validate_params()
         with all_or_nothing(self):
             first = not hasattr(self, "_state")
@@ -69,8 +69,8 @@ class OnlineClassifier(KernelClassifier, OnlineMachine):
         """Learn one row given as a mapping from features to numbers, as river has it; w is its weight.
 
         The first row names the features; later a missing one is 0, and others are ignored. Classes may appear at any
-        time: to a new one, the rows so far are rows of other classes. A kernel whose length scale is a median must be
-        given another: there are no rows to find it from.
+        time: for a new one, all earlier rows count as rows of other classes. The length scale must not be a median:
+        there are no rows to compute it from.
         """
         if w == 0:
             return

@@ -123,7 +123,7 @@ class OnlineMachine(BaseEstimator, ABC):
     # ------------------------------------------------------------------------------------------------- learning
 
     def _start(self, table: ArrayTable) -> None:
-        """Begin anew, with a kernel whose parameters may come from these rows."""
+        """Start over, with a kernel whose parameters may come from these rows."""
         kernel = resolve_kernel(self.kernel, table, self.random_state)
         self._state = State(SequentialLearner(kernel, self._rules(), table.n_features, table.n_outputs))
 
@@ -157,7 +157,7 @@ class OnlineMachine(BaseEstimator, ABC):
             self._check_kernel()
         for name in ("noise", "intercept"):
             if getattr(old, name) != getattr(rules, name):
-                msg = f"{name} was {getattr(old, name)} when the first rows were learned and cannot change: fit anew."
+                msg = f"{name} was {getattr(old, name)} when the first rows were learned and cannot change: call fit."
                 raise ValueError(msg)
         learner = self._learner.copy()
         if rules != old:
@@ -168,7 +168,7 @@ class OnlineMachine(BaseEstimator, ABC):
         kernel = as_kernel(self.kernel)
         given = self.kernel_ if kernel.needs_data else kernel.resolve(self._learner.points[:0])
         if type(kernel) is not type(self.kernel_) or not given.equals(self.kernel_):
-            msg = f"the kernel was {self.kernel_} when the first rows were learned and cannot change: fit anew."
+            msg = f"the kernel was {self.kernel_} when the first rows were learned and cannot change: call fit."
             raise ValueError(msg)
 
     def _learn_one(self, row: FloatArray, target: FloatArray, weight: float) -> None:
@@ -194,7 +194,7 @@ class OnlineMachine(BaseEstimator, ABC):
             self._features = _in_order(x)
         names = self._features if hasattr(self, "_features") else getattr(self, "feature_names_in_", None)
         if names is None:
-            msg = "the model was fitted to arrays: there are no names of features to go by."
+            msg = "the model was fitted to arrays, which have no feature names."
             raise ValueError(msg)
         return np.array([[_number(x.get(name, 0.0), name) for name in names]])
 
@@ -224,14 +224,14 @@ class OnlineMachine(BaseEstimator, ABC):
     def _check_choices(self) -> None:
         self._validate_params()
         if self.second_pass and self.forgetting < 1:
-            msg = "a second pass weighs all rows alike, which a model that forgets does not: leave one of them out."
+            msg = "a second pass weighs all rows alike, a model that forgets does not: use one of the two."
             raise ValueError(msg)
 
     def _check_length_scale(self) -> Kernel:
         """The kernel, which must not depend on data."""
         kernel = as_kernel(self.kernel)
         if kernel.needs_data:
-            msg = "a median length scale needs rows to be found from: give the kernel another one."
+            msg = "a median length scale needs rows: give the kernel a number."
             raise ValueError(msg)
         return kernel
 
@@ -269,16 +269,16 @@ class OnlineMachine(BaseEstimator, ABC):
     def _check_mergeable(self, other: Self) -> None:
         mine, theirs = self._learner.recursion.rules, other._learner.recursion.rules
         if mine.hidden or theirs.hidden:
-            msg = "cannot merge classifiers that learned by learn_one: their classes came one after the other."
+            msg = "cannot merge classifiers that learned by learn_one: their classes were added one by one."
             raise ValueError(msg)
         if not self.kernel_.equals(other.kernel_):
             msg = f"cannot merge models with different kernels, {self.kernel_} and {other.kernel_}."
             raise ValueError(msg)
         if (mine.noise, mine.intercept) != (theirs.noise, theirs.intercept):
-            msg = "cannot merge models of different noise, or of which one has an intercept."
+            msg = "cannot merge models of different noise, or with and without an intercept."
             raise ValueError(msg)
         if mine.forgetting < 1.0 or theirs.forgetting < 1.0:
-            msg = "cannot merge models that forget: what they know depends on when they saw it."
+            msg = "cannot merge models that forget: their state depends on when they saw each row."
             raise ValueError(msg)
         check_same_outputs(self._learner.n_outputs, other._learner.n_outputs)
 

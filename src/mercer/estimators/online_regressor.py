@@ -23,8 +23,8 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
 
     A row joins the dictionary if it is new (the squared distance δ of its function from the span of the dictionary
     exceeds ``novelty_tol``) and useful (δ times the cost that it would save exceeds ``gain_tol``); if the dictionary is
-    full, the function whose removal costs least goes. Every row, whether it joins or not, is learned by regularised
-    recursive least squares.
+    full, the function whose removal costs least is dropped. Every row, whether it joins or not, is learned by
+    regularised recursive least squares.
 
     Time m² per row and memory m², with m functions, whatever the number of rows. For a given kernel the result does not
     depend on how rows are batched.
@@ -37,7 +37,7 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
     noise : float, default=0.1
         λ, the weight of the penalty; above zero.
     max_basis : int, default=500
-        Most functions.
+        Most functions in the dictionary.
     novelty_tol : float, default=1e-2
         Least novelty δ, between 0 and k(x, x).
     gain_tol : float, default=1e-4
@@ -45,8 +45,8 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
     selection : {"supervised", "novelty"}, default="supervised"
         "novelty" leaves ``gain_tol`` out: kernel recursive least squares (KRLS).
     forgetting : float, default=1.0
-        φ in (0, 1]: before each row the model goes back to its prior by the share 1 - φ, for functions that drift; rows
-        1/(1 - φ) ago count little.
+        φ in (0, 1]: before each row the model returns to its prior by the share 1 - φ, for functions that drift; rows
+        more than 1/(1 - φ) ago count little.
     intercept : bool, default=False
         Whether to add a constant that is not penalised; not with forgetting.
     second_pass : bool, default=False
@@ -67,13 +67,13 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
     basis_ : array (m, d)
         The dictionary.
     basis_index_ : array (m,)
-        Which of the rows seen they are.
+        Numbers of these rows among all rows seen.
     coefficients_ : array (m,) or (m, p)
     intercept_ : float or array (p,)
     cost_ : float
-        Regularised cost of all rows seen, as far as the recursion knows it.
+        Regularised cost of all rows seen, as the recursion approximates it.
     n_seen_, n_grown_, n_pruned_ : int
-        Rows learned, rows that joined the dictionary, functions that went.
+        Rows learned, rows that joined the dictionary, functions that were removed.
     history_ : dict of arrays
         Rows seen, size of the dictionary, and squared error before learning, batch by batch.
     expansion_ : KernelExpansion
@@ -134,8 +134,8 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
     def learn_one(self, x: Mapping[Any, Any], y: float, w: float = 1.0) -> None:
         """Learn one row given as a mapping from features to numbers, as river has it; w is its weight.
 
-        The first row names the features; later a missing one is 0, and others are ignored. A kernel whose length scale
-        is a median must be given another: there are no rows to find it from.
+        The first row names the features; later a missing one is 0, and others are ignored. The length scale must not
+        be a median: there are no rows to compute it from.
         """
         if w == 0:
             return
@@ -147,7 +147,7 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
                 self._note_names()
                 return
             if self._learner.n_outputs != 1:
-                msg = f"the model has {self._learner.n_outputs} outputs: learn_one has one."
+                msg = f"the model has {self._learner.n_outputs} outputs: learn_one takes one."
                 raise ValueError(msg)
             self._learn_one(self._one(x, first=False), np.array([[float(y)]]), float(w))
 
@@ -160,8 +160,8 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
     def refit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Solve for the coefficients exactly on these rows, with the dictionary as it is.
 
-        The recursion knows the functions of past rows only as well as the dictionary of their time represented them;
-        with the rows at hand again this is the subset of representers on the same dictionary. Learning may go on.
+        The recursion knows past rows only as well as the dictionary at that time represented them; from the rows
+        themselves, this solves the subset of representers on the same dictionary. Learning may continue.
         """
         self._validate_params()
         check_is_fitted(self)

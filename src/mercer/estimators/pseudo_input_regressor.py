@@ -40,7 +40,7 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, BaseEstimator):
     ----------
     kernel : str or kernel, default="gaussian"
         Where the parameters start: a name ("gaussian", "matern", "linear", "polynomial") or a kernel of
-        ``mercer.kernels`` that has gradients. Parameters are looked for within a factor of 10 000. One length scale per
+        ``mercer.kernels`` that has gradients. Parameters are searched within a factor of 10 000. One length scale per
         feature is fitted if the kernel has an array of them.
     n_basis : int, default=100
         m; if there are fewer rows, all are taken.
@@ -50,9 +50,9 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, BaseEstimator):
         The variational bound, which does not overfit as points are added, or the marginal likelihood of FITC, whose
         variances may follow noise that differs between inputs.
     noise : float, default=0.1
-        Where λ starts; above zero. If kernel and noise are both fitted, the search begins with the best noise for the
-        kernel and with the best common factor of the two: neither this value nor the units of the targets matter. What
-        is found is at least 1e-6 of the targets' mean square.
+        Where λ starts; above zero. If kernel and noise are both fitted, the search starts with the best noise for the
+        kernel and the best common factor of both: neither this value nor the units of the targets matter. The result is
+        at least 1e-6 of the targets' mean square.
     fit_points, fit_kernel, fit_noise : bool, default=True
         What is fitted.
     intercept : bool, default=False
@@ -74,7 +74,7 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, BaseEstimator):
     kernel_ : Kernel
         The kernel as fitted.
     basis_ : array (rank_, d)
-        Basis points as fitted; points that have met others are left out.
+        Basis points as fitted; points that coincide with others are left out.
     noise_ : float
         λ as fitted; add it to the variance of the function for that of an observation.
     objective_value_ : float
@@ -86,7 +86,7 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, BaseEstimator):
 
     See Also
     --------
-    NystromRegressor : Basis points that stay where they are; much faster.
+    NystromRegressor : Fixed basis points; much faster.
 
     References
     ----------

@@ -31,7 +31,7 @@ class ReducedRankRegressor(KernelRegressor, OnBasis, BaseEstimator):
 
     Solves :math:`(K_{nm}K_{mm}^{-1}K_{mn} + \lambda W^{-1})\,\alpha = y` by the Woodbury formula, and predicts
     :math:`\sum_i\alpha_i k(x, x_i)` with the kernel itself (Williams and Seeger). At the basis points this equals
-    ``NystromRegressor``; elsewhere it is usually worse, and slower: it is here to be compared.
+    ``NystromRegressor``; elsewhere it is usually worse, and slower: it is for comparison.
 
     Time n·m² to fit, n kernel values per prediction; the training rows are kept. Away from the basis points the
     approximation may give a negative variance: the standard deviation is then NaN, with a ``NegativeVarianceWarning``,
@@ -76,7 +76,7 @@ class ReducedRankRegressor(KernelRegressor, OnBasis, BaseEstimator):
     See Also
     --------
     NystromRegressor : The same system on m kernels.
-    CommitteeRegressor : Minds what the basis leaves of the kernel.
+    CommitteeRegressor : Accounts for what the basis leaves of the kernel.
 
     References
     ----------

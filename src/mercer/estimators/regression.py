@@ -72,7 +72,7 @@ class KernelRegressor(RegressorMixin):
         return (mean, self._standard_deviations(rows)) if return_std else mean
 
     def _mean_expansion(self) -> KernelExpansion:
-        """The model; without its variance, where that is made only when it is asked for."""
+        """The model; without its variance, where that is computed on demand."""
         expansion: KernelExpansion = self.expansion_
         return expansion
 

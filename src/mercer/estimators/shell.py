@@ -47,7 +47,7 @@ def all_or_nothing(estimator: Any) -> Iterator[None]:
 
 
 def read_table(estimator: Any, X: Any, y: Any, sample_weight: Any, *, encode: Encode, reset: bool) -> ArrayTable:
-    """Check the arguments of ``fit`` and its kin."""
+    """Check the arguments of ``fit``, ``partial_fit`` and ``forget``."""
     rows = read_rows(estimator, X, reset=reset)
     labels, coding = encode(y, rows.n_rows)
     return ArrayTable(rows, labels, check_sample_weight(sample_weight, n_rows=rows.n_rows), coding)

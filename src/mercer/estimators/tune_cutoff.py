@@ -98,9 +98,9 @@ def tune_cutoff(
 ) -> CutoffSearch:
     """Choose the metric, the cut-off and the noise of a model on a kernel of compact support.
 
-    First the features as they are and standardised are compared; then the scale of each feature is made larger and
-    smaller for as long as that helps; on all rows, at last, the number of neighbours and the noise are chosen. What
-    helps is judged on rows that are held out, by more than a standard error of the difference, row by row.
+    First the features as they are and standardised are compared. Then the scale of each feature is increased and
+    decreased as long as that helps. Last, the number of neighbours and the noise are chosen on all rows. A change helps
+    if it lowers the error on held-out rows by more than a standard error of the difference, row by row.
 
     Parameters
     ----------
@@ -116,11 +116,11 @@ def tune_cutoff(
     max_rows : int, default=50_000
         Rows on which the metric is chosen.
     max_trials : int, default=100
-        Fits at the most.
+        Most fits.
     random_state : int, RandomState or None, default=None
         For the rows that are drawn.
     verbose : int, default=0
-        1 tells of each trial.
+        1 prints each trial.
 
     Returns
     -------
@@ -138,7 +138,7 @@ def tune_cutoff(
     """
     for name, numbers in (("n_neighbours", n_neighbours), ("noises", noises), ("max_trials", [max_trials])):
         if not len(numbers) or not all(number > 0 for number in numbers):
-            msg = f"{name} must be above zero, and there must be one at least; got {numbers!r}."
+            msg = f"{name} must be above zero, and at least one must be given; got {numbers!r}."
             raise ValueError(msg)
     task = _Task(model, X, y, held_out=held_out, max_rows=max_rows, random_state=random_state)
     search = _Search(task, max_trials, verbose)

@@ -84,9 +84,9 @@ class Kernel(BaseEstimator, ABC):
     sees ``kernel__length_scale``. They add and multiply with ``+`` and ``*``, and a positive number
     times a kernel scales it.
 
-    A subclass gives ``bind``, ``diagonal``, ``points_gradient`` and ``parameter_gradient``; ``log_parameters`` names
-    its positive parameters, with respect to whose logarithms the gradient is taken. With a ``name`` estimators take it
-    as ``kernel="name"``; with a ``closed_form`` it can be exported.
+    A subclass defines ``bind``, ``diagonal``, ``points_gradient`` and ``parameter_gradient``; ``log_parameters`` names
+    its positive parameters, with respect to whose logarithms the gradient is taken. With a ``name``, estimators accept
+    it as ``kernel="name"``; with a ``closed_form`` it can be exported.
     """
 
     name: ClassVar[str | None] = None
@@ -171,7 +171,7 @@ class Kernel(BaseEstimator, ABC):
         """Raise ``ValueError`` if a parameter is out of range or does not fit rows of that width."""
 
     def closed_form(self, n_features: int) -> Form:
-        """The kernel as data, for export to C and ONNX; a class that can be exported gives it (see ``closed_form``)."""
+        """The kernel as data, for export to C and ONNX (see ``closed_form``); defined by classes that allow it."""
         raise NotImplementedError
 
     def get_log_parameters(self) -> dict[str, FloatArray]:

@@ -33,7 +33,7 @@ __all__ = ["Compact"]
 class Compact(Stationary):
     """A stationary kernel that is exactly zero where r = |(x - z)/ℓ| is at least ``support``.
 
-    A subclass gives, of a kernel whose parameters are numbers, the radius and the steepness, besides the formula.
+    A subclass defines the radius and the steepness besides the formula, for parameters that are numbers.
     """
 
     @property

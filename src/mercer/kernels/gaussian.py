@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mercer._jit import array_at, callback, wide_vectors
+from mercer._jit import array_at, callback
 from mercer._stored import stored
 from mercer._typing import FloatArray
 from mercer.kernels.closed_form import OfDistance
@@ -15,8 +15,6 @@ from mercer.kernels.profiles import CUTOFF, exp, smallest_value, vanishing
 from mercer.kernels.stationary import Formula, Stationary
 
 __all__ = ["Gaussian"]
-
-_wide: Any = wide_vectors
 
 
 @vanishing
@@ -77,7 +75,6 @@ def _fill_rows(  # noqa: PLR0917  a callback has no tuples
     parameters: Any,
 ) -> None:
     """The profile for compiled code; see ``Factors``. Parameters: amplitude, and the first three limits."""
-    _wide()
     table, rows = array_at(tile, (n_rows[0], stride[0])), array_at(left, (n_rows[0], width[0]))
     points, n_features = array_at(right, (width[0], right_stride[0])), width[0] - 2
     amplitude, far, negligible, rounding = array_at(parameters, 4)

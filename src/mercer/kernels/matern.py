@@ -74,7 +74,7 @@ class Matern(Stationary):
         return False
 
     def check(self, n_features: int | None = None) -> None:
-        """Raise ``ValueError`` also for a smoothness that is not built."""
+        """Raise ``ValueError`` also for a smoothness that is not implemented."""
         super().check(n_features)
         if self.nu not in (0.5, 1.5, 2.5):
             msg = f"nu must be 0.5, 1.5 or 2.5, got {self.nu!r}; nu → ∞ is the Gaussian kernel."

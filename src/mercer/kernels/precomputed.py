@@ -17,7 +17,7 @@ __all__ = ["Precomputed"]
 class Precomputed(Kernel):
     """A kernel whose rows are kernel values already; its points are column numbers, shape (m, 1).
 
-    With it a model on a given kernel matrix is a model like any other.
+    With it, a model on a given kernel matrix is an ordinary expansion.
 
     Examples
     --------

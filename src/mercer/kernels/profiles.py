@@ -229,7 +229,7 @@ class Elementwise:
 def elementwise(formula: Callable[..., Any]) -> Elementwise:
     """Make a compiled loop over tiles of a formula of one exponent; the loop is compiled on its first use.
 
-    ``formula(E, *numbers)`` may use what Numba understands, ``exp``, ``distance`` and ``power`` among it.
+    ``formula(E, *numbers)`` may use whatever Numba supports, and ``exp``, ``distance`` and ``power`` of this module.
     """
     return Elementwise(formula, vanishes=False)
 

@@ -101,7 +101,7 @@ class Wendland(Compact):
         return copy
 
     def check(self, n_features: int | None = None) -> None:
-        """Raise ``ValueError`` also for a smoothness that is not built, or a dimension that is not one."""
+        """Raise ``ValueError`` also for a smoothness that is not implemented, or an invalid dimension."""
         super().check(n_features)
         if self.smoothness not in (0, 1, 2):
             msg = f"smoothness must be 0, 1 or 2, got {self.smoothness!r}."

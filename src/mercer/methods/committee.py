@@ -37,7 +37,7 @@ _TINY_NOISE, _DROWNED = 1e-10, 1e-3  # beside k(z, z), and beside the prior's pr
 @stored
 @dataclass(frozen=True)
 class Batch:
-    """Rows that came together, how they are parted, and their noise."""
+    """Rows that came together, how they are divided into blocks, and their noise."""
 
     table: ArrayTable
     blocks: list[Block] | None  # None: each row by itself
@@ -60,7 +60,7 @@ class Batch:
 class CommitteeSummary:
     """Statistics of the blocks seen, on a frame. New blocks make a new summary; the old one stays as it is.
 
-    Targets are summed less ``target_shift``, near their mean if there is an intercept, lest their offset drown them.
+    ``target_shift`` is subtracted from the targets: near their mean if there is an intercept, else zero.
     """
 
     frame: Frame

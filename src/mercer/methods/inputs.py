@@ -1,4 +1,4 @@
-"""What every method makes of its inputs first: rows that count, the shift of the targets, the kernel in numbers."""
+"""What every method needs first: rows that count, the shift of the targets, the kernel with numbers for parameters."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class NoisePath:
 class Summary:
     """Statistics of the rows seen, on a frame. New rows make a new summary; the old one stays as it is.
 
-    Targets are summed less ``target_shift``, near their mean if there is an intercept, lest their offset drown them.
+    ``target_shift`` is subtracted from the targets: near their mean if there is an intercept, else zero.
     """
 
     frame: Frame
@@ -115,7 +115,7 @@ class Summary:
         rest = before - self._sum(table, executor)
         nothing_left = rest.n_rows == 0 or rest.total_weight <= _FORGOTTEN * before.total_weight
         if not _positive(rest.sums, before.sums, must_vanish=nothing_left):
-            msg = "the rows to forget were not seen with these targets and weights: sums without them make no sense."
+            msg = "the rows to forget were not seen with these targets and weights: sums without them are not positive."
             raise ValueError(msg)
         return replace(self, statistics=0.0 * rest if nothing_left else rest)
 
@@ -183,7 +183,7 @@ class Summary:
     def _check_weights_count_rows(self) -> None:
         if self.statistics.n_rows > 1 and self.statistics.total_weight <= 1.0 + _FORGOTTEN:
             msg = (
-                f"noise='gcv' takes a weight for a number of rows, but sample_weight sums to "
+                f"noise='gcv' counts a weight as a number of rows, but sample_weight sums to "
                 f"{self.statistics.total_weight:.3g} for {self.statistics.n_rows} rows: scale it to a mean of 1."
             )
             raise ValueError(msg)

@@ -93,7 +93,7 @@ class Regression(Outputs):
 
 @dataclass(frozen=True, eq=False)
 class OneVsRest(Outputs, Coding):
-    """Each column tells one class from the rest; two classes share one column, positive for the second.
+    """Each column separates one class from the rest; two classes share one column, positive for the second.
 
     Attributes
     ----------
@@ -165,7 +165,7 @@ class OneVsRest(Outputs, Coding):
 
 @dataclass(frozen=True, eq=False)
 class OneVsOne(Outputs):
-    """Each column tells one class i from another j, positive for i: the pairs (0, 1), (0, 2), …, (1, 2), … of libsvm.
+    """Each column separates classes i and j, positive for i: the pairs (0, 1), (0, 2), …, (1, 2), … of libsvm.
 
     Attributes
     ----------

@@ -45,9 +45,9 @@ _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 def save(model: Any, path: Target) -> None:
     """Save an estimator, fitted or not, a kernel, a basis strategy, or an expansion.
 
-    A file is replaced as a whole: whoever reads it meanwhile, or after a crash, finds the old one or the new one. The
-    same model gives the same bytes. What an archive does not hold (functions, estimators of other libraries, subclasses
-    of ours) is refused before anything is written.
+    A file is replaced as a whole: a reader finds the old one or the new one, also after a crash. The same model gives
+    the same bytes. What an archive cannot hold (functions, estimators of other libraries, subclasses of mercer's
+    classes) is refused before anything is written.
 
     Cost: one pass over the arrays; no copy of those that are contiguous.
 
@@ -55,16 +55,16 @@ def save(model: Any, path: Target) -> None:
     ----------
     model : object of one of mercer's public classes
     path : str, path or binary file object
-        A file object, which must be at its start, is written to as it is.
+        A file object must be at its start.
 
     Raises
     ------
     ArchiveError
-        If the model holds what an archive does not.
+        If the model has parts that an archive cannot hold.
 
     See Also
     --------
-    load : The way back.
+    load : Loads what was saved.
 
     Examples
     --------
@@ -92,24 +92,24 @@ def save(model: Any, path: Target) -> None:
 
 
 def load(path: Target, *, sha256: str | None = None) -> Any:
-    """Load what ``save`` has written; runs nothing that the file brings, whoever wrote it.
+    """Load a model that ``save`` has written; no code from the file is run.
 
-    The model predicts the same, to the bit, has the same parameters, and goes on (``partial_fit``, ``merge``,
-    ``forget``) as the one that was saved. Cost: the time to read the file, and memory of its size (twice that with
+    The model predicts the same, to the bit, has the same parameters, and continues (``partial_fit``, ``merge``,
+    ``forget``) like the one that was saved. Cost: the time to read the file, and memory of its size (twice that with
     ``sha256``).
 
     Parameters
     ----------
     path : str, path or binary file object
     sha256 : str or None, default=None
-        The digest that the file must have, in hexadecimal, as ``sha256sum`` writes it: then it is the file that was
-        meant, to the bit, whoever could write to it since.
+        The digest that the file must have, in hexadecimal, as ``sha256sum`` prints it: this detects any change of
+        the file, also a deliberate one.
 
     Raises
     ------
     ArchiveError
-        If the file is no archive, damaged, of another version, does not have that digest, or is not what an archive of
-        a model can be.
+        If the file is not an archive, is damaged, of another version, does not have that digest, or does not describe a
+        valid model.
 
     See Also
     --------
@@ -170,7 +170,7 @@ def _verified(file: IO[bytes], sha256: str | None) -> IO[bytes]:
     content = file.read()
     found = hashlib.sha256(content).hexdigest()
     if sha256 is not None and found != sha256.lower():
-        msg = f"its SHA-256 digest is {found}, not {sha256.lower()}: it is another file than the one that was meant."
+        msg = f"its SHA-256 digest is {found}, not {sha256.lower()}: it is another file."
         raise ArchiveError(msg)
     return io.BytesIO(content)
 

@@ -27,7 +27,7 @@ def to_c(
     dtype: Literal["float", "double"] = "float",
     path: str | PathLike[str] | None = None,
 ) -> str:
-    """Write a model as one C99 header, for machines that have a C compiler and nothing else.
+    """Write a model as one C99 header, for machines that have only a C compiler.
 
     No memory is allocated and no state is kept, so that the functions may be called from anywhere. Of the C library
     only ``expf``, ``sqrtf`` or ``powf`` (``exp``, ``sqrt``, ``pow``) are used. The header is valid C++, too.
@@ -40,7 +40,7 @@ def to_c(
     model : KernelExpansion or fitted model with ``expansion_``
         With ``classes_`` it is a classifier.
     name : str, default="model"
-        With what the names of all functions begin.
+        Prefix of the names of all functions.
     dtype : {"float", "double"}, default="float"
         Type of inputs, outputs, constants and arithmetic.
     path : path, optional
@@ -52,7 +52,7 @@ def to_c(
         Source with ``void <name>_predict(const float *x, float *out)``; or, for a classifier,
         ``void <name>_decision(const float *x, float *out)``, ``int <name>_predict(const float *x)``, the index of the
         class, and ``<name>_label(int index)``, the class itself, an integer, a number or a string. The enumeration
-        constants ``<name>_n_features``, ``<name>_n_outputs`` and ``<name>_n_classes`` tell the lengths.
+        constants ``<name>_n_features``, ``<name>_n_outputs`` and ``<name>_n_classes`` are the lengths.
 
     Warns
     -----

@@ -31,7 +31,7 @@ __all__ = ["to_onnx"]
 
 # The newest that the oldest supported onnxruntime (1.20) runs, with the file format of its time.
 _OPSET, _IR_VERSION = 21, 10
-# Length scales at which inputs stop, lest their squares overflow and ∞ - ∞ be NaN: kernels are zero long before.
+# Inputs are clipped at so many length scales: their squares would overflow, and ∞ - ∞ is NaN. Kernels are zero there.
 _FARTHEST: dict[np.dtype[Any], float] = {np.dtype(np.float32): 1e17, np.dtype(np.float64): 1e150}
 _REMEDIES: dict[np.dtype[Any], str] = {
     np.dtype(np.float32): "Pass arithmetic=np.float64, which leaves inputs and outputs float32, or dtype=np.float64.",
@@ -49,7 +49,7 @@ def to_onnx(
 ) -> onnx.ModelProto:
     """Write a model as an ONNX graph.
 
-    Cost of a run: n·m kernel values, and memory for some matrices of that size; batch long tables.
+    Cost of a run: n·m kernel values, and memory for some matrices of that size; split long tables into batches.
 
     Parameters
     ----------

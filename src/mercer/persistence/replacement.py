@@ -1,4 +1,4 @@
-"""A file that takes another one's place as a whole: whoever reads the path finds the old file or the new one.
+"""A file that takes another one's place as a whole: a reader finds the old file or the new one.
 
 The new file is written without a name where the system has such files (Linux, on most file systems), so that nothing
 is left of it if the process is killed; it has a name only between two system calls at the end. Elsewhere it has a

@@ -1,7 +1,7 @@
 """What is stored of an object, of which type, and how it is put together again.
 
-``mercer._stored`` says what a class declares; here the declaration is read. Whoever writes an archive is held to the
-types as whoever reads one, so that a model that can be saved can be loaded.
+``mercer._stored`` says what a class declares; here the declaration is read. Types are
+checked when an archive is written as when it is read, so that a model that can be saved can be loaded.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _without_foreign(state: dict[str, Any]) -> dict[str, Any]:
     warnings.warn(
         f"estimator is {type(estimator).__name__}, of another library, which an archive does not hold: the model that "
         "is loaded predicts the same, but has estimator=None and cannot be fitted again. (set_params(estimator=None) "
-        "says that this is meant.)",
+        "avoids this warning.)",
         UserWarning,
         stacklevel=2,
     )

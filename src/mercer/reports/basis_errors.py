@@ -69,9 +69,9 @@ def basis_errors(
     n_basis : sequence of int, default=(25, 50, 100, 200)
     strategies : names, or mapping from names of your own to strategies
     y : array (n,), (n, p) or None, default=None
-        Targets, without which strategies that mind them choose nothing of use.
+        Targets, which some strategies need.
     random_state : int, RandomState or None, default=None
-    executor : Threads or None, default=None
+    executor : Executor or None, default=None
 
     Examples
     --------

@@ -136,7 +136,7 @@ def sparse_cholesky(matrix: csr_array, *, ordering: Ordering = "amd") -> SparseF
     """Factor a sparse symmetric positive definite matrix.
 
     The cost is that of the fill-in, which the ordering decides: for points in the plane about n^1.5 operations and
-    n·log n entries; ``count_fill`` tells the entries beforehand. Besides L, SuperLU needs about three times its memory
+    n·log n entries; ``count_fill`` counts the entries before. Besides L, SuperLU needs about three times its memory
     while it works.
 
     Parameters

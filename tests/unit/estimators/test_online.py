@@ -225,7 +225,7 @@ def test_what_cannot_be_merged_is_refused(rows, targets):
     for other, message in (
         (make(kernel=Gaussian(2.0)), "different kernels"),
         (make(noise=0.2), "different noise"),
-        (make(intercept=True), "different noise, or of which one has an intercept"),
+        (make(intercept=True), "different noise, or with and without an intercept"),
         (make(forgetting=0.9), "models that forget"),
     ):
         with pytest.raises(ValueError, match=message):

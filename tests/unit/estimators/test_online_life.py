@@ -33,7 +33,7 @@ def test_rules_may_change_between_batches_but_not_the_model(rows, targets):
     before = model.predict(rows)
     for change in ({"noise": 0.2}, {"intercept": True}, {"kernel": Gaussian(2.0)}):
         model.set_params(**change)
-        with pytest.raises(ValueError, match="cannot change: fit anew"):
+        with pytest.raises(ValueError, match="cannot change: call fit"):
             model.partial_fit(rows, targets)
         np.testing.assert_array_equal(model.predict(rows), before)
         model.set_params(noise=0.1, intercept=False, kernel=Gaussian(1.0))
@@ -159,7 +159,7 @@ def test_one_class_and_labels_of_another_type(rows):
     with pytest.raises(ValueError, match="median length scale needs rows"):
         OnlineClassifier().learn_one({"a": 1.0}, 0)
     fitted = OnlineClassifier(Gaussian(1.0)).fit(rows, rows[:, 0] > 0)
-    with pytest.raises(ValueError, match="no names of features"):
+    with pytest.raises(ValueError, match="no feature names"):
         fitted.predict_one({"a": 1.0})
 
 

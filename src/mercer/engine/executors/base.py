@@ -18,7 +18,7 @@ Result = TypeVar("Result")
 
 
 class Executor(Protocol):
-    """Who works on the rows: threads of this process, or others elsewhere.
+    """Runs passes over tables: on threads of this process, or elsewhere.
 
     Results depend on the pass and the table only, not on timing or the number of workers: each partition is summed on
     its own, and the sums are merged in their order.
@@ -38,7 +38,7 @@ _given: ContextVar[Executor | None] = ContextVar("mercer_executor", default=None
 
 @contextmanager
 def using(executor: Executor) -> Iterator[None]:
-    """Have estimators work by this executor inside the ``with`` block, whatever their ``n_jobs``."""
+    """Run estimators on this executor inside the ``with`` block, whatever their ``n_jobs``."""
     token = _given.set(executor)
     try:
         yield

@@ -24,7 +24,7 @@ def _tile_bytes() -> int:
     """
     try:
         cache = os.sysconf("SC_LEVEL2_CACHE_SIZE")
-    except (AttributeError, OSError, ValueError):  # not every system tells
+    except (AttributeError, OSError, ValueError):  # not known on every system
         cache = 0
     return min(max(4 * cache, 1 << 20), 4 << 20) if cache > 0 else 2 << 20
 

@@ -1,6 +1,6 @@
 """The sequential LS-SVM on blocks of rows: the decisions of the plain recursion, most of its work in matrix products.
 
-What happens in compiled code is told in ``learning``; here is what goes on from one call to the next.
+``learning`` describes the compiled code; here is what happens from one call to the next.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NEGATIVE = 1e-4  # of k(x, x): a novelty so far below zero is not rounding
 
 
 def block_rows(n_functions: int, forgetting: float = 1.0) -> int:
-    """Rows of a block: products of larger blocks are faster, but rows have more slots to mind.
+    """Rows of a block: products of larger blocks are faster, but each row has more slots to update.
 
     What is left of the state before a block after forgetting must be a number, and its inverse, too.
     """
@@ -146,7 +146,7 @@ class BlockRecursion:
         return np.where(self.births >= before, self.births - before, -1), data.residuals[:done]
 
     def look(self) -> None:
-        """Compute K⁻¹ anew if it has drifted."""
+        """Compute K⁻¹ again if it has drifted."""
         if self.n_changed:
             size, fixed = len(self.births), int(self.rules.intercept)
             self.drift = float(

@@ -1,4 +1,4 @@
-"""The inverses P⁻¹ and K⁻¹ before and after a block of rows, compiled; and an inverse computed anew."""
+"""The inverses P⁻¹ and K⁻¹ before and after a block of rows, compiled; and an inverse computed again."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from mercer.solvers.recursive.values import Source, fill_values, move_factors
 
 __all__ = ["SPOILT", "learn_blocks"]
 
-# How far K⁻¹(Kz) may be from z, of random signs, before K⁻¹ is computed anew; its relative error is then about 1e-9.
+# How far K⁻¹(Kz) may be from z, of random signs, before K⁻¹ is computed again; its relative error is then about 1e-9.
 SPOILT = 1e-7
 
 
@@ -123,7 +123,7 @@ def _is_to_check(tally: Any) -> Any:
 
 @jit
 def _is_spoilt(block: Block, matrices: Matrices, seed: Any) -> Any:
-    """Whether K⁻¹ must be computed anew."""
+    """Whether K⁻¹ must be computed again."""
     tally, scratch = block.tally[0], block.at.scores
     sizes = (tally.size, block.limits.fixed, seed)
     tally.drift = error_of_inverse(block.blas, matrices, sizes, block.table[scratch : scratch + 3])

@@ -54,7 +54,7 @@ class Rules:
 
     def __post_init__(self) -> None:
         if self.intercept and self.forgetting < 1.0:
-            msg = "forgetting goes back to the prior, and an intercept has none: leave one of them out."
+            msg = "forgetting returns to the prior, and an intercept has none: use one of the two."
             raise ValueError(msg)
 
     def check_stored(self) -> None:
