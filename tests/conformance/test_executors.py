@@ -27,7 +27,7 @@ def fitted(estimator, executor, rows=ROWS, **options):
     with using(executor), warnings.catch_warnings():
         warnings.simplefilter("ignore", NegativeVarianceWarning)  # of the reduced rank approximation
         model = make(estimator, **options).fit(rows, targets_for(estimator, ROWS))
-        if "return_std" in inspect.signature(model.predict).parameters:
+        if hasattr(model, "predict") and "return_std" in inspect.signature(model.predict).parameters:
             return model.predict(NEW, return_std=True)
         return (output(model, NEW),)
 

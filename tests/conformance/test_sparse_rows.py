@@ -8,7 +8,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from mercer.kernels import Gaussian
-from tests.walks import ESTIMATORS, output, over, targets_for
+from tests.walks import ESTIMATORS, SUPERVISED, output, over, targets_for
 
 N = 300
 RNG = np.random.default_rng(0)
@@ -44,7 +44,7 @@ def test_sparse_batches(estimator):
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-8 * max(1.0, np.max(np.abs(expected))))
 
 
-@over("estimator", ESTIMATORS)
+@over("estimator", SUPERVISED)
 def test_a_pipeline_of_one_hot_columns(estimator):
     letters = RNG.choice(list("abc"), size=(N, 2))
     encoder = make_column_transformer((OneHotEncoder(sparse_output=True), [0, 1]), sparse_threshold=1.0)

@@ -14,6 +14,8 @@ from tests.walks import (
     ONLINE,
     REGRESSORS,
     STREAMS,
+    SUPERVISED,
+    WEIGHTED,
     assert_refused,
     each_classifier,
     each_estimator,
@@ -108,7 +110,7 @@ BAD_LABELS = {
 }
 
 
-@each_method
+@with_methods(SUPERVISED, LEARN)
 @pytest.mark.parametrize(("spoil", "message"), BAD_TARGETS.values(), ids=BAD_TARGETS)
 def test_bad_targets(estimator, method, rows, spoil, message):
     y = targets_for(estimator, rows)
@@ -169,7 +171,7 @@ BAD_WEIGHTS = {
 }
 
 
-@each_method
+@with_methods(WEIGHTED, LEARN)
 @pytest.mark.parametrize("name", BAD_WEIGHTS)
 def test_bad_weights(estimator, method, rows, name):
     weights, message = BAD_WEIGHTS[name]

@@ -13,9 +13,12 @@ from tests.walks import (
     ESTIMATORS,
     ON_BASIS,
     REGRESSORS,
+    SUPERVISED,
     assert_close,
     each_estimator,
     each_regressor,
+    each_supervised,
+    each_weighted,
     jitter_where_there_is_no_noise,
     output,
     over,
@@ -60,7 +63,7 @@ def test_layouts_give_the_same_model(estimator, rows, arrange):
     np.testing.assert_array_equal(output(estimator().fit(arrange(rows), arrange(y)), arrange(rows)), expected)
 
 
-@each_estimator
+@each_weighted
 def test_read_only_arguments_are_left_alone(estimator, rows):
     y, weights = targets_for(estimator, rows), np.linspace(0, 1, N)
     given = [array.copy() for array in (rows, y, weights)]
@@ -70,7 +73,7 @@ def test_read_only_arguments_are_left_alone(estimator, rows):
     np.testing.assert_array_equal(output(model, given[0]), output(estimator().fit(rows, y, weights), rows))
 
 
-@each_estimator
+@each_weighted
 def test_arguments_are_not_written_to_nor_kept(estimator, rows):
     y, weights = targets_for(estimator, rows), np.linspace(0, 1, N)
     given = [array.copy() for array in (rows, y, weights)]
@@ -154,7 +157,7 @@ def test_constant_targets(estimator, rows, noise, value):
     assert np.all(np.isfinite(std))
 
 
-@over("estimator", ON_BASIS)
+@over("estimator", [cls for cls in ON_BASIS if cls in SUPERVISED])
 def test_fewer_rows_than_basis_points(estimator, rows):
     y = targets_for(estimator, rows)
     model = estimator(n_basis=10_000).fit(rows, y)
@@ -163,7 +166,7 @@ def test_fewer_rows_than_basis_points(estimator, rows):
     assert_close(output(model, rows), output(exact, rows))
 
 
-@each_estimator
+@each_supervised
 def test_duplicate_rows(estimator, rows):
     y = targets_for(estimator, rows)
     twice = np.vstack([rows, rows])

@@ -13,8 +13,8 @@ from tests.walks import (
     REGRESSORS,
     assert_close,
     assert_refused,
-    each_estimator,
     each_regressor,
+    each_supervised,
     output,
     over,
     regressors_with_any_kernel,
@@ -37,7 +37,7 @@ def rows():
 SCALES = pytest.mark.parametrize("scale", [1e150, 1e-150, 1e30, 1e-30])
 
 
-@each_estimator
+@each_supervised
 @SCALES
 @pytest.mark.parametrize("kernel", ["gaussian", "matern"])
 def test_units_of_the_rows_do_not_matter_with_median_length_scales(estimator, rows, scale, kernel):
