@@ -123,7 +123,10 @@ class _DiskCache(NullCache):
         """Name of the file for a signature on this machine, and what its checksum covers; None if it cannot be kept."""
         code, cells = self._function.__code__, self._function.__closure__ or ()
         sources = source_digest(self._function.__module__, self._loaded_at)
-        if sources is None or " at 0x" in str(sig):  # an argument is a function, whose name is another in each process
+        kept = getattr(self._function, "is_kept", True)
+        if (
+            sources is None or not kept or " at 0x" in str(sig)
+        ):  # an argument is a function, whose name is another in each process
             return None
         machine = (codegen.magic_tuple(), _config.OPT, _config.BOUNDSCHECK, *_VERSIONS)
         key = repr((self.name, str(sig), self._options, machine))

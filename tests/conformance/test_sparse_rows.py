@@ -7,6 +7,7 @@ from sklearn.compose import make_column_transformer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
+import mercer
 from mercer.kernels import Gaussian
 from tests.walks import ESTIMATORS, SUPERVISED, output, over, targets_for
 
@@ -52,3 +53,10 @@ def test_a_pipeline_of_one_hot_columns(estimator):
     model = make_pipeline(encoder, make(estimator)).fit(letters, y)
     assert sparse.issparse(encoder.fit(letters).transform(letters))
     assert len(model.predict(letters)) == N
+
+
+@over("estimator", PUBLIC)
+def test_a_model_of_sparse_rows_is_saved(estimator, tmp_path):
+    model = estimator().set_params(random_state=0).fit(sparse.csr_array(DENSE), targets_for(estimator, DENSE))
+    mercer.save(model, tmp_path / "model")
+    np.testing.assert_array_equal(output(mercer.load(tmp_path / "model"), DENSE), output(model, DENSE))

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from mercer._stored import stored
-from mercer._stored.checks import need
+from mercer._stored.checks import check_compressed, check_finite, need
 from mercer._typing import AnyArray, FloatArray, IntArray
 
 __all__ = ["ArrayRows", "Rows", "SomeRows", "SparseRows", "as_rows"]
@@ -107,6 +107,7 @@ class ArrayRows(Rows):
         return tile
 
 
+@stored
 class SparseRows(Rows):
     """Rows of a SciPy sparse matrix; each tile is made dense when it is read.
 
@@ -116,10 +117,16 @@ class SparseRows(Rows):
         Finite.
     """
 
+    _values: FloatArray
+    _columns: IntArray
+    _starts: IntArray
+    n_features: int
+
     def __init__(self, matrix: Any) -> None:
-        self._matrix = matrix.tocsr()
-        self.n_rows, self.n_features = matrix.shape
         self.dtype = np.dtype(np.float32 if matrix.dtype == np.float32 else np.float64)
+        self._matrix = sparse.csr_array(matrix, dtype=self.dtype)
+        self._values, self._columns, self._starts = self._matrix.data, self._matrix.indices, self._matrix.indptr
+        self.n_rows, self.n_features = matrix.shape
 
     def read(self, start: int, stop: int) -> FloatArray:
         """Rows start..stop, dense."""
@@ -132,6 +139,20 @@ class SparseRows(Rows):
     def part(self, start: int, stop: int) -> Rows:
         """The same rows, still sparse."""
         return SparseRows(self._matrix[start:stop])
+
+    def sparse_rows(self, index: IntArray) -> SparseRows:
+        """The given rows, still sparse."""
+        return SparseRows(self._matrix[index])
+
+    def check_stored(self) -> None:
+        """Refuse arrays that are no matrix."""
+        check_compressed((len(self._starts) - 1, int(self.n_features)), self._values, self._columns, self._starts)
+        check_finite(self._values, "kept rows")
+
+    def rebuild_stored(self) -> None:
+        """Make the matrix of its arrays."""
+        shape = len(self._starts) - 1, int(self.n_features)
+        self.__init__(sparse.csr_array((self._values, self._columns, self._starts), shape=shape))  # type: ignore[misc]
 
 
 class SomeRows(Rows):
@@ -161,7 +182,11 @@ class SomeRows(Rows):
         index = self._index[start:stop]
         if isinstance(self._rows, ArrayRows):
             return ArrayRows(self._rows.take(index), checked=True)
-        return SomeRows(self._rows, index)
+        return self._rows.sparse_rows(index) if isinstance(self._rows, SparseRows) else SomeRows(self._rows, index)
+
+    def subset(self, index: IntArray) -> Rows:
+        """Rows of the same source, so that subsets do not nest."""
+        return SomeRows(self._rows, self._index[index])
 
 
 def as_rows(table: Any) -> Rows:

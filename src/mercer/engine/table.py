@@ -72,6 +72,7 @@ class Table(ABC):
     n_features: int
     n_outputs: int
     dtype: np.dtype[Any]
+    has_given_tiles: bool = False  # whether tiles are blocks of rows that must be seen together
     is_array: bool = False  # whether any number of rows can be had without reading and joining tiles
 
     @abstractmethod
@@ -246,6 +247,8 @@ class BlockTable(Table):
     table: ArrayTable
     blocks: Sequence[Block]
 
+    has_given_tiles = True
+
     def __post_init__(self) -> None:
         n_rows = sum(map(_length, self.blocks))
         fields = {"n_rows": n_rows, "n_features": self.table.n_features, "n_outputs": self.table.n_outputs}
@@ -256,7 +259,9 @@ class BlockTable(Table):
         """Runs of blocks."""
         wanted = len(partition_bounds(self.n_rows)) - 1
         bounds = np.linspace(0, len(self.blocks), min(wanted, max(1, len(self.blocks))) + 1).round().astype(int)
-        return [_Run(self.table, tuple(self.blocks[start:stop])) for start, stop in pairwise(bounds.tolist())]
+        lengths = np.cumsum([0, *map(_length, self.blocks)])
+        spans = pairwise(bounds.tolist())
+        return [_Run(self.table, tuple(self.blocks[start:stop]), int(lengths[start])) for start, stop in spans]
 
     def n_tiles(self, size: int) -> int:
         """Number of blocks, whatever the size."""
@@ -273,10 +278,10 @@ class _Run(Part):
 
     table: ArrayTable
     blocks: tuple[Block, ...]
+    first: int = 0  # rows in the blocks before
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "n_rows", sum(map(_length, self.blocks)))
-        object.__setattr__(self, "first", 0)
 
     def tiles(self, size: int, scratch: Scratch) -> Iterator[Tile]:
         for block in self.blocks:
@@ -289,7 +294,7 @@ class _Run(Part):
         index = np.concatenate([np.empty(0, dtype=np.intp), *numbers])
         table = self.table.subset(index)
         shipped = replace(table, rows=table.rows.part(0, len(index)))
-        return _Run, (shipped, tuple(slice(start, stop) for start, stop in pairwise(bounds)))
+        return _Run, (shipped, tuple(slice(start, stop) for start, stop in pairwise(bounds)), self.first)
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ from mercer._validation import Integral, Interval, Real, check_is_fitted, check_
 from mercer.engine import ArrayTable, ConditionalStatistics, Rows
 from mercer.estimators.on_basis import BASIS_CONSTRAINTS, OnBasis, check_mergeable, check_same_frame, check_same_outputs
 from mercer.estimators.regression import KernelRegressor, Targets
-from mercer.estimators.shell import all_or_nothing, check_one_spread, make_executor, read_rows, read_table
+from mercer.estimators.shell import all_or_nothing, check_one_spread, make_executor, read_rows, read_table, snapshot
 from mercer.exceptions import JitterWarning
 from mercer.methods.committee import Batch, CommitteeSummary
 from mercer.methods.frame import Frame
@@ -215,11 +215,13 @@ class CommitteeRegressor(KernelRegressor, OnBasis, BaseEstimator):
         """
         self._validate_params()
         check_mergeable(self, other)
-        check_same_frame(self._frame, other._frame)
-        check_same_outputs(len(self._summary.target_shift), len(other._summary.target_shift))
-        self._summary = replace(self._summary.merged(other._summary), intercept=bool(self.intercept))
-        self.labels_ = _joined(self.labels_, other.labels_)
-        self._batches = self._batches + other._batches
+        other = snapshot(other)
+        with all_or_nothing(self):
+            check_same_frame(self._frame, other._frame)
+            check_same_outputs(len(self._summary.target_shift), len(other._summary.target_shift))
+            self._summary = replace(self._summary.merged(other._summary), intercept=bool(self.intercept))
+            self.labels_ = _joined(self.labels_, other.labels_)
+            self._batches = self._batches + other._batches
         return self
 
     def predict(

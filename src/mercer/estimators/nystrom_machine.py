@@ -14,7 +14,7 @@ from mercer._typing import RandomState
 from mercer._validation import Interval, Real, StrOptions, check_is_fitted
 from mercer.engine import ArrayTable, NormalStatistics
 from mercer.estimators.on_basis import BASIS_CONSTRAINTS, OnBasis, check_mergeable, check_same_frame, check_same_outputs
-from mercer.estimators.shell import make_executor
+from mercer.estimators.shell import all_or_nothing, make_executor, snapshot
 from mercer.methods.frame import Frame
 from mercer.methods.nystrom import NoisePath, Settings, Summary
 from mercer.model import KernelExpansion
@@ -93,8 +93,10 @@ class NystromMachine(OnBasis, BaseEstimator, ABC):
         """
         self._validate_params()
         check_mergeable(self, other)
-        self._check_mergeable(other)
-        self._summary = replace(self._summary.merged(other._summary), settings=self._settings())
+        other = snapshot(other)
+        with all_or_nothing(self):
+            self._check_mergeable(other)
+            self._summary = replace(self._summary.merged(other._summary), settings=self._settings())
         return self
 
     def _check_mergeable(self, other: Self) -> None:

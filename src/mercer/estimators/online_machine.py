@@ -17,7 +17,7 @@ from mercer._typing import FloatArray, IntArray, RandomState
 from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted
 from mercer.engine import ArrayTable, Features, SequentialLearner, learn_table, normal_statistics
 from mercer.estimators.on_basis import check_mergeable, check_same_outputs
-from mercer.estimators.shell import all_or_nothing, make_executor
+from mercer.estimators.shell import all_or_nothing, make_executor, snapshot
 from mercer.kernels import Kernel, as_kernel
 from mercer.methods.inputs import resolve_kernel, used_rows
 from mercer.model import KernelExpansion, Variance
@@ -259,8 +259,9 @@ class OnlineMachine(BaseEstimator, ABC):
         """
         self._validate_params()
         check_mergeable(self, other)
-        self._check_mergeable(other)
+        other = snapshot(other)
         with all_or_nothing(self):
+            self._check_mergeable(other)
             learner = self._next_learner()
             learner.merge(other._learner)
             self._state = State(learner, self._state.history)

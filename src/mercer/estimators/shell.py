@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from scipy.sparse import issparse
@@ -15,15 +17,35 @@ from mercer._typing import AnyArray
 from mercer._validation import check_sample_weight, check_table
 from mercer.engine import ArrayRows, ArrayTable, Coding, Executor, Rows, SparseRows, Threads, given_executor
 
-__all__ = ["all_or_nothing", "check_one_spread", "make_executor", "read_rows", "read_table"]
+__all__ = ["all_or_nothing", "check_one_spread", "make_executor", "read_rows", "read_table", "snapshot"]
 
 # From y and the number of rows to targets (n, p) or class codes (n,), and what makes targets of codes.
 Encode = Callable[[Any, int], tuple[AnyArray, Coding | None]]
 
 
-# Not attributes of the estimators: a lock cannot be pickled or copied.
-_locks: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+# By identity, and not attributes of the estimators: a lock cannot be pickled, copied or compared.
+_locks: dict[int, Any] = {}
 _lock_of_locks = threading.Lock()
+
+
+def _forget_locks() -> None:
+    """Begin without locks in a forked process, where the threads that held them do not exist."""
+    global _lock_of_locks  # noqa: PLW0603  one per process
+    _lock_of_locks = threading.Lock()
+    _locks.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_locks)
+
+
+def _lock_of(estimator: Any) -> Any:
+    with _lock_of_locks:
+        lock = _locks.get(id(estimator))
+        if lock is None:
+            lock = _locks[id(estimator)] = threading.RLock()
+            weakref.finalize(estimator, _locks.pop, id(estimator), None)
+        return lock
 
 
 @contextmanager
@@ -32,18 +54,23 @@ def all_or_nothing(estimator: Any) -> Iterator[None]:
 
     Threads that call ``partial_fit`` of one estimator take turns, so that no rows are lost.
     """
-    with _lock_of_locks:
-        lock = _locks.setdefault(estimator, threading.RLock())
-    with lock:
+    with _lock_of(estimator):
         state = dict(vars(estimator))
         try:
             yield
         except BaseException as error:
-            vars(estimator).clear()
             vars(estimator).update(state)
+            for name in vars(estimator).keys() - state.keys():
+                del vars(estimator)[name]
             if isinstance(error, SystemError) and isinstance(error.__cause__, KeyboardInterrupt):
                 raise KeyboardInterrupt from None  # Ctrl-C in a compiled function, which knows no such exception
             raise
+
+
+def snapshot(estimator: Any) -> Any:
+    """A shallow copy of the state between two changes, for one that is merged into another; no two locks are held."""
+    with _lock_of(estimator):
+        return copy(estimator)
 
 
 def read_table(estimator: Any, X: Any, y: Any, sample_weight: Any, *, encode: Encode, reset: bool) -> ArrayTable:

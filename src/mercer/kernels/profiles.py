@@ -186,7 +186,8 @@ class Elementwise:
     """A formula of an exponent and some numbers, as Python and as compiled loops; see ``elementwise``."""
 
     def __init__(self, formula: Callable[..., Any], *, vanishes: bool) -> None:
-        if getattr(formula, "__closure__", None):  # which compiled code on disk would not notice
+        given: Any = formula
+        if given.__closure__ or given.__defaults__ or given.__kwdefaults__:  # compiled code would be told apart by none
             msg = f"the formula {formula.__qualname__} must take its numbers as arguments, not from its surroundings."
             raise TypeError(msg)
         self.formula, self._vanishes = formula, vanishes
@@ -217,13 +218,24 @@ class Elementwise:
         """The template with this formula, under the formula's name and place: by these its code is found on disk."""
         own: Any = self.formula
         line, text = own.__code__.co_firstlineno, own.__code__
-        content = repr((text.co_code, text.co_consts, text.co_names)).encode()
+        used = {name: own.__globals__[name] for name in text.co_names if name in own.__globals__}
+        numbers = {name: value for name, value in used.items() if isinstance(value, int | float)}
+        content = repr((text.co_code, text.co_consts, text.co_names, numbers)).encode()
         mark = hashlib.sha256(content).hexdigest()[:8]  # tells formulas of one name and line apart
         name = f"{own.__qualname__}{template.__name__}_{mark}"
         code = template.__code__.replace(
             co_name=name, co_qualname=name, co_filename=own.__code__.co_filename, co_firstlineno=line
         )
-        return jit(FunctionType(code, {"formula": self._compiled, "__name__": own.__module__}, name))
+        loop: Any = FunctionType(code, {"formula": self._compiled, "__name__": own.__module__}, name)
+        # Code on disk notices numbers, and sources of mercer; not what a formula takes from elsewhere.
+        loop.is_kept = all(name in numbers or _is_ours(value) for name, value in used.items())
+        return jit(loop)
+
+
+def _is_ours(value: Any) -> bool:
+    """Whether something is mercer's own, or a module of mathematics."""
+    module = str(getattr(value, "__module__", None) or getattr(value, "__name__", ""))
+    return module in {"math", "numpy"} or module.partition(".")[0] == "mercer"
 
 
 def elementwise(formula: Callable[..., Any]) -> Elementwise:

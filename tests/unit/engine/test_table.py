@@ -1,12 +1,24 @@
 """Tables, their partitions and tiles."""
 
 import pickle
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 from scipy import sparse
 
-from mercer.engine import ArrayRows, ArrayTable, BlockTable, Rows, Scratch, Spans, SparseRows, as_table
+from mercer.engine import (
+    ArrayRows,
+    ArrayTable,
+    BlockTable,
+    RowPass,
+    Rows,
+    Scratch,
+    Spans,
+    SparseRows,
+    Threads,
+    as_table,
+)
 from mercer.engine.table import partition_bounds
 
 N = 3000
@@ -178,3 +190,28 @@ def test_scratch_is_used_again_and_stays_behind():
     assert not np.shares_memory(first, scratch.array("others", (10, 3)))
     assert scratch.array("values", (10, 3), np.float32).dtype == np.float32
     assert pickle.loads(pickle.dumps(scratch))._buffers == {}
+
+
+def test_a_block_knows_how_many_rows_come_before_it():
+    table = draw()
+    blocks = [np.arange(i, N, 10) for i in range(10)]
+    found = Threads(2).map(_First(), BlockTable(table, blocks))
+    np.testing.assert_array_equal(found, table.rows.read(0, N)[np.concatenate(blocks), 0])
+
+
+@dataclass(frozen=True)
+class _First(RowPass):
+    name, width, shape = "first column", 1, ()
+
+    def apply(self, tile, out):
+        out[...] = tile.rows[:, 0]
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+def test_subsets_and_blocks_ship_without_the_other_rows(kind):
+    array = np.random.default_rng(0).normal(size=(20_000, 10))
+    table = as_table(kind(array))
+    whole = len(pickle.dumps(table.rows.part(0, 20_000)))
+    half = table.subset(np.arange(0, 20_000, 2)).subset(np.arange(0, 10_000, 2))
+    parts = [*half.parts(), *BlockTable(table, [np.arange(i, 20_000, 40) for i in range(40)]).parts()]
+    assert max(len(pickle.dumps(part)) for part in parts) < whole / 4

@@ -280,5 +280,41 @@ def test_a_formula_must_not_depend_on_what_surrounds_it():
     def make(factor):
         return lambda E: factor * E
 
-    with pytest.raises(TypeError, match="must take its numbers as arguments"):
-        elementwise(make(2.0))
+    def with_default(E, factor=2.0):
+        return factor * E
+
+    for formula in (make(2.0), with_default):
+        with pytest.raises(TypeError, match="must take its numbers as arguments"):
+            elementwise(formula)
+
+
+FACTOR = 1.0
+
+
+def scaled(E):
+    return FACTOR * exp(E)
+
+
+def by_helper(E):
+    return helper(E)
+
+
+def helper(E):
+    return 3.0 * exp(E)
+
+
+def test_numbers_of_a_module_are_part_of_the_formula(monkeypatch):
+    values, names = [], []
+    for factor in (1.0, 2.0):
+        monkeypatch.setitem(globals(), "FACTOR", factor)
+        formula, tile = elementwise(scaled), np.zeros((1, 1))
+        formula.profile(np.dtype(np.float64), 1.0, ())(tile)
+        values.append(tile.item())
+        names.append(formula._flushing.py_func.__name__)
+    assert values == [1.0, 2.0]
+    assert names[0] != names[1]
+
+
+def test_what_comes_from_elsewhere_is_compiled_in_every_process():
+    assert elementwise(scaled)._flushing.py_func.is_kept
+    assert not elementwise(by_helper)._flushing.py_func.is_kept

@@ -6,6 +6,7 @@ alive, every step can be taken twice, and letting go is tried again if it is int
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +27,18 @@ class _Hold:
 _lock = threading.Lock()
 _holds: WeakSet[_Hold] = WeakSet()
 _free: list[int] = []  # threads of each library when nobody holds them
+
+
+def _let_go_of_all() -> None:
+    """Undo in a forked process what threads of the parent hold, which do not exist there."""
+    global _lock, _holds
+    held, _lock, _holds = len(_holds) > 0, threading.Lock(), WeakSet()
+    if held:
+        _set(_free)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go_of_all)
 
 
 @contextmanager

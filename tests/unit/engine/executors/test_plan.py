@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn import config_context
 
-from mercer.engine import Pass, as_table
+from mercer.engine import BlockTable, Pass, as_table
 from mercer.engine.executors import plan
 from mercer.engine.executors.plan import MOST_ROWS, TILE_BYTES, make_plan, working_memory_bytes
 
@@ -82,6 +82,19 @@ def test_sums_fit_the_working_memory(n_jobs, megabytes, workers, is_merged):
     assert (found.workers, found.is_merged) == (workers, is_merged)
     if is_merged:
         assert (found.ahead + 1) * megabytes <= 10
+
+
+@pytest.mark.parametrize(("blocks", "workers", "blas"), [(1, 1, 8), (3, 3, 2), (40, 8, 1)])
+def test_few_blocks_leave_the_other_cores_to_blas(blocks, workers, blas):
+    table = BlockTable(TABLE, [slice(i, i + 100) for i in range(blocks)])
+    found = make_plan(Work(100), table, 8)
+    assert (found.workers, found.blas) == (workers, blas)
+
+
+def test_a_block_larger_than_memory_has_all_of_blas():
+    with config_context(working_memory=1):
+        found = make_plan(Work(100), BlockTable(TABLE, [slice(0, 50_000), slice(50_000, 100_000)]), 8)
+    assert (found.workers, found.blas) == (1, 8)
 
 
 def test_there_are_no_more_workers_than_tiles():
