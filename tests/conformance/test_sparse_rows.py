@@ -9,7 +9,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 import mercer
 from mercer.kernels import Gaussian
-from tests.walks import ESTIMATORS, SUPERVISED, output, over, targets_for
+from tests.walks import ESTIMATORS, PUBLIC, SUPERVISED, output, over, targets_for
 
 N = 300
 RNG = np.random.default_rng(0)
