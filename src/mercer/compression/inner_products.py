@@ -187,9 +187,6 @@ class _Contraction(Pass[FloatArray, FloatArray]):
     def add(self, state: FloatArray, tile: Tile) -> None:
         state += self.kernel.points_gradient(tile.rows, self.vectors, tile.targets @ self.weights.T)
 
-    def finish(self, state: FloatArray) -> FloatArray:
-        return state
-
 
 @dataclass(frozen=True)
 class _SlopesPass(Pass[FloatArray, FloatArray]):
@@ -216,6 +213,3 @@ class _SlopesPass(Pass[FloatArray, FloatArray]):
         state[..., : d + 1] += pulled
         coefficients = tile.targets.reshape(-1, p, d + 1)[..., d]
         state[..., d + 1] += pulled[..., d] if values is by_exponent else values.T @ coefficients
-
-    def finish(self, state: FloatArray) -> FloatArray:
-        return state

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 
 from mercer._typing import FloatArray
 from mercer.engine.features import Features
+from mercer.engine.passes import Pass
 from mercer.engine.tile import Tile
 from mercer.solvers.blas import mirror
 
-__all__ = ["Augmented"]
+__all__ = ["Augmented", "AugmentedPass"]
+
+State = TypeVar("State")
 
 _ALIGNMENT = 8  # numbers: rows of a tile start at multiples of a cache line, which saves BLAS some percent
 
@@ -61,3 +66,26 @@ class Augmented:
             msg = "the sums over the rows overflow: kernel values, y or sample_weight are too large. Scale X or y."
             raise ValueError(msg)
         return sums
+
+
+@dataclass(frozen=True)
+class AugmentedPass(Pass[State, State]):
+    """A pass that sums products of augmented tiles."""
+
+    features: Features
+    n_outputs: int
+
+    @cached_property
+    def augmented(self) -> Augmented:
+        """Tiles with room for the targets."""
+        return Augmented.of(self.features, self.n_outputs)
+
+    @property
+    def width(self) -> int:
+        """Of an augmented tile."""
+        return self.augmented.width
+
+    @property
+    def state_numbers(self) -> int:  # type: ignore[override]
+        """Of the accumulator."""
+        return self.width**2

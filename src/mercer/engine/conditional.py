@@ -22,17 +22,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
 from mercer._stored import stored
 from mercer._stored.checks import need
 from mercer._typing import FloatArray
-from mercer.engine.augmented import Augmented
+from mercer.engine.augmented import AugmentedPass
 from mercer.engine.executors.base import Executor
 from mercer.engine.features import Features
-from mercer.engine.passes import Pass
 from mercer.engine.statistics import NormalStatistics
 from mercer.engine.table import ArrayTable, Block, BlockTable
 from mercer.engine.tile import Tile
@@ -111,37 +109,15 @@ class ConditionalStatistics:
 
 
 @dataclass(frozen=True)
-class _Conditional(Pass[ConditionalStatistics, ConditionalStatistics]):
+class _Conditional(AugmentedPass[ConditionalStatistics]):
     """Sum [v, y, 1]ᵀ Λ⁻¹ [v, y, 1] over the rows."""
 
-    features: Features
-    n_outputs: int
     noise: float
-
-    @cached_property
-    def augmented(self) -> Augmented:
-        """Tiles with room for the targets."""
-        return Augmented.of(self.features, self.n_outputs)
-
-    @property
-    def width(self) -> int:
-        """Of an augmented tile."""
-        return self.augmented.width
-
-    @property
-    def state_numbers(self) -> int:  # type: ignore[override]
-        """Of the accumulator."""
-        return self.width**2
 
     def start(self) -> ConditionalStatistics:
         """Zeros, with the padding of the tiles."""
         sums = np.zeros((self.width, self.width))
         return ConditionalStatistics(NormalStatistics(sums, self.features.n_features, n_rows=0, is_whitened=True))
-
-    def merge(self, state: ConditionalStatistics, other: ConditionalStatistics) -> ConditionalStatistics:
-        """Add the sums."""
-        state.merge_in_place(other)
-        return state
 
     def finish(self, state: ConditionalStatistics) -> ConditionalStatistics:
         """Both triangles, without the padding."""

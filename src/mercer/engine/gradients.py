@@ -117,11 +117,6 @@ class _GradientPass(Pass[FeatureGradient, FeatureGradient]):
         state.extra += pull.extra
         state.parameters = add_parameters(state.parameters, by_parameters, by_diagonal)
 
-    def merge(self, state: FeatureGradient, other: FeatureGradient) -> FeatureGradient:
-        """Add the sums."""
-        state.merge_in_place(other)
-        return state
-
     def finish(self, state: FeatureGradient) -> FeatureGradient:
         """Both triangles."""
         mirror(state.gram)

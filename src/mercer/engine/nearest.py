@@ -100,10 +100,6 @@ class _NearestRow(Pass[_Nearest, IntArray]):
         best = np.argmin(distances, axis=0)
         state.merge_in_place(_Nearest(distances[best, np.arange(len(best))], best + tile.first))
 
-    def merge(self, state: _Nearest, other: _Nearest) -> _Nearest:
-        state.merge_in_place(other)
-        return state
-
     def finish(self, state: _Nearest) -> IntArray:
         return state.index
 
@@ -156,9 +152,6 @@ class _SmallestDistances(Pass[_Smallest, _Smallest]):
     def merge(self, state: _Smallest, other: _Smallest) -> _Smallest:
         state.add(other.squares)
         state.largest = max(state.largest, other.largest)
-        return state
-
-    def finish(self, state: _Smallest) -> _Smallest:
         return state
 
 

@@ -79,13 +79,16 @@ class Pass(_Work, Generic[State, Result]):
         """Add a tile, in place."""
 
     def merge(self, state: State, other: State) -> State:
-        """Add a sum over later rows, in place where that is possible."""
-        state += other  # type: ignore[operator]
+        """Add a sum over later rows, in place."""
+        if hasattr(state, "merge_in_place"):
+            state.merge_in_place(other)
+        else:
+            state += other  # type: ignore[operator]
         return state
 
-    @abstractmethod
     def finish(self, state: State) -> Result:
-        """What is wanted of the sum over all rows."""
+        """What is wanted of the sum over all rows: by default the sum itself."""
+        return state  # type: ignore[return-value]
 
 
 class RowPass(_Work):

@@ -113,9 +113,6 @@ class _TransposedTimes(_Chunked, Pass[FloatArray, FloatArray]):
         for where, section in self.chunks:
             state[where] += self.values(section, tile).T @ tile.targets
 
-    def finish(self, state: FloatArray) -> FloatArray:
-        return state
-
 
 @dataclass(frozen=True)
 class _OnFeatures:
@@ -189,9 +186,6 @@ class _GramTimes(_OnFeatures, Pass[FloatArray, FloatArray]):
             product *= tile.weights[:, np.newaxis]
         state += phi.T @ product
 
-    def finish(self, state: FloatArray) -> FloatArray:
-        return state
-
 
 @dataclass(frozen=True)
 class _Projected:
@@ -242,9 +236,6 @@ class _ColumnSquares(_Projected, Pass[FloatArray, FloatArray]):
     def add(self, state: FloatArray, tile: Tile) -> None:
         squares = self.projections(tile) ** 2
         state += squares.sum(axis=0) if tile.weights is None else tile.weights @ squares
-
-    def finish(self, state: FloatArray) -> FloatArray:
-        return state
 
 
 @dataclass(frozen=True)

@@ -85,13 +85,6 @@ class _ResidualPass(Pass[ResidualProducts, ResidualProducts]):
         state.sums += np.sum(scaled, axis=0)
         state.squares += E.T @ scaled if self.full else np.einsum("ij,ij->j", E, scaled)
 
-    def merge(self, state: ResidualProducts, other: ResidualProducts) -> ResidualProducts:
-        state.merge_in_place(other)
-        return state
-
-    def finish(self, state: ResidualProducts) -> ResidualProducts:
-        return state
-
 
 def residual_products(
     rows: Rows,

@@ -311,9 +311,6 @@ class _Learning(Pass[SequentialLearner, SequentialLearner]):
         if self.report is not None:
             self.report(state, tile.first + tile.n_rows, squares)
 
-    def finish(self, state: SequentialLearner) -> SequentialLearner:
-        return state
-
 
 def learn_table(learner: SequentialLearner, table: Table, report: Report | None = None) -> None:
     """Learn the rows of a table in their order, without those of weight zero.

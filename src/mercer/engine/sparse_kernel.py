@@ -260,9 +260,6 @@ class _UpperTriangle(Pass["list[_Piece | None]", "list[_Piece | None]"]):
     def add(self, state: list[_Piece | None], tile: Tile) -> None:
         state.append(self.kernel.upper_triangle(tile.first, tile.first + tile.n_rows))
 
-    def finish(self, state: list[_Piece | None]) -> list[_Piece | None]:
-        return state
-
 
 @dataclass(frozen=True)
 class _CrossTimes(RowPass):

@@ -16,17 +16,15 @@ block           sum over rows               shape
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
 from mercer._stored import stored
 from mercer._stored.checks import check_finite, check_square, need
 from mercer._typing import FloatArray
-from mercer.engine.augmented import Augmented
+from mercer.engine.augmented import AugmentedPass
 from mercer.engine.executors.base import Executor
 from mercer.engine.features import Features
-from mercer.engine.passes import Pass
 from mercer.engine.table import Table
 from mercer.engine.tile import Tile
 from mercer.solvers.blas import add_gram, mirror, whiten
@@ -142,30 +140,12 @@ class NormalStatistics:
 
 
 @dataclass(frozen=True)
-class NormalPass(Pass[NormalStatistics, NormalStatistics]):
+class NormalPass(AugmentedPass[NormalStatistics]):
     """Sum [φ, y, 1] [φ, y, 1]ᵀ over the rows."""
-
-    features: Features
-    n_outputs: int
 
     name = "statistics"
     # Each tile makes a pass over the m × m accumulator: with 256 rows and more that pass is small beside the product.
     fewest = 256
-
-    @cached_property
-    def augmented(self) -> Augmented:
-        """Tiles with room for the targets."""
-        return Augmented.of(self.features, self.n_outputs)
-
-    @property
-    def width(self) -> int:
-        """Of an augmented tile."""
-        return self.augmented.width
-
-    @property
-    def state_numbers(self) -> int:  # type: ignore[override]
-        """Of the accumulator."""
-        return self.width**2
 
     def start(self) -> NormalStatistics:
         """Zeros, with the padding of the tiles."""
@@ -180,11 +160,6 @@ class NormalPass(Pass[NormalStatistics, NormalStatistics]):
             values *= np.sqrt(tile.weights[:, np.newaxis])
         add_gram(state.sums, values)
         state.n_rows += tile.n_rows
-
-    def merge(self, state: NormalStatistics, other: NormalStatistics) -> NormalStatistics:
-        """Add the sums."""
-        state.merge_in_place(other)
-        return state
 
     def finish(self, state: NormalStatistics) -> NormalStatistics:
         """Both triangles, without the padding."""
