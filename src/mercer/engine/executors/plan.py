@@ -76,8 +76,8 @@ def make_plan(work: Pass[Any, Any] | RowPass, table: Table, n_jobs: int) -> Plan
     workers = max(1, min(n_jobs, worth, affordable))
     is_tiny = table.n_rows * work.width < _TINY
     # BLAS splits a product by its threads, which shows in the last digits: it has more than one only where there is no
-    # memory for more workers, or where rows that must be seen together leave nothing for more workers to do.
-    short = workers >= affordable or (table.has_given_tiles and worth < n_jobs)
+    # memory for more workers, or where all rows are one block, which leaves nothing for other workers to do.
+    short = workers >= affordable or (table.has_given_tiles and worth == 1)
     blas = n_jobs // workers if short else 1
     return Plan(tile, workers, max(workers, min(2 * workers, affordable)), max(1, blas), is_merged, is_tiny)
 
