@@ -4,12 +4,15 @@ import inspect
 import warnings
 
 import numpy as np
+import pytest
 
 from mercer.engine import Sequence, Threads, using
 from mercer.exceptions import NegativeVarianceWarning
 from mercer.kernels import Gaussian
 from tests.processes import Processes
 from tests.walks import CLASSIFIERS, ESTIMATORS, output, over, targets_for
+
+pytestmark = pytest.mark.slow  # processes are spawned, and each imports and loads all anew
 
 N, N_NEW = 1200, 700
 RNG = np.random.default_rng(0)

@@ -129,6 +129,7 @@ def test_an_interruption_at_any_step_of_holding_blas():
     assert limits() == {2}
 
 
+@pytest.mark.slow
 @needs_signals
 def test_many_interruptions_at_moments_of_chance():
     """In a process of its own, which is killed if it hangs."""
