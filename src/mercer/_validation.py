@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import date, time, timedelta
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeVar, dataclass_transform
 
 import numpy as np
 from scipy.sparse import issparse
@@ -34,10 +35,23 @@ __all__ = [
     "check_sample_weight",
     "check_table",
     "check_targets",
+    "parameters",
 ]
 
 
+_Class = TypeVar("_Class", bound=type)
+
 _FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(field,))
+def parameters(cls: _Class) -> _Class:
+    """Make ``__init__`` of the parameters that an estimator annotates: keywords, stored as they are given.
+
+    What ``fit`` sets is no parameter: ``state: State = field(init=False)``.
+    """
+    dataclass(eq=False, repr=False, kw_only=True)(cls)
+    return cls
 
 
 def check_table(estimator: Any, X: Any, *, reset: bool) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 
 from mercer._stored.checks import check_estimator
 from mercer._typing import RandomState
-from mercer._validation import Interval, Real, StrOptions, check_is_fitted
+from mercer._validation import Interval, Real, StrOptions, check_is_fitted, parameters
 from mercer.engine import ArrayTable, NormalStatistics
 from mercer.estimators.on_basis import BASIS_CONSTRAINTS, OnBasis, check_mergeable, check_same_frame, check_same_outputs
 from mercer.estimators.shell import all_or_nothing, make_executor, snapshot
@@ -22,8 +22,19 @@ from mercer.model import KernelExpansion
 __all__ = ["NystromMachine"]
 
 
+@parameters
 class NystromMachine(OnBasis, BaseEstimator, ABC):
     """Parameters and fitted state; all of the state is one ``Summary``, replaced as a whole."""
+
+    kernel: Any = field(default="gaussian", kw_only=False)
+    n_basis: int = 500
+    basis: Any = "uniform"
+    noise: float | Literal["gcv"] = 0.1
+    intercept: bool = False
+    variance: Literal["dtc", "sor"] = "dtc"
+    random_state: RandomState = None
+    n_jobs: int | None = None
+    verbose: int = 0
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **BASIS_CONSTRAINTS,
@@ -31,35 +42,12 @@ class NystromMachine(OnBasis, BaseEstimator, ABC):
         "variance": [StrOptions({"dtc", "sor"})],
     }
 
-    _summary: Summary
+    _summary: Summary = field(init=False)
 
     def check_stored(self) -> None:
         """Refuse outputs and features that are not those of the summary."""
         points, n_outputs = self._frame.basis.points, len(self._summary.target_shift)
         check_estimator(self, n_outputs=n_outputs, n_features=points.shape[1], flat=getattr(self, "_flat", False))
-
-    def __init__(
-        self,
-        kernel: Any = "gaussian",
-        *,
-        n_basis: int = 500,
-        basis: Any = "uniform",
-        noise: float | Literal["gcv"] = 0.1,
-        intercept: bool = False,
-        variance: Literal["dtc", "sor"] = "dtc",
-        random_state: RandomState = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.kernel = kernel
-        self.n_basis = n_basis
-        self.basis = basis
-        self.noise = noise
-        self.intercept = intercept
-        self.variance = variance
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
 
     def _fit(self, table: ArrayTable) -> None:
         summary = Summary.start(self._choose_frame(table, table.dtype), table, self._settings(), once=True)

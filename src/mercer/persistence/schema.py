@@ -78,7 +78,7 @@ def build(declaration: Declaration, state: Mapping[str, Any]) -> Any:
     member: Any
     if issubclass(cls, tuple):
         member = cls(**state)
-    elif is_dataclass(cls):
+    elif is_dataclass(cls) and not issubclass(cls, BaseEstimator):
         member = cls(**{field.name: state.pop(field.name) for field in fields(cls)})
         vars(member).update(state)
     else:
