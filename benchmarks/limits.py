@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.clock import best_of
-from mercer.engine.executors.blas import blas_threads
-from mercer.engine.executors.threads import effective_jobs
+from mercer.engine.executors.threads import blas_threads, effective_jobs
 from mercer.kernels import Gaussian
-from mercer.solvers.blas import add_gram
+from mercer.solvers.dense import add_gram
 
 _TILE, _REPEATS = 512, 60
 

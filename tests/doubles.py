@@ -13,7 +13,7 @@ READERS = ("mercer.engine",)
 TAKERS = (
     "mercer.engine",
     "mercer.basis",
-    "mercer.methods.inputs",  # a sample for the median distance
+    "mercer.methods.frame",  # a sample for the median distance
     "mercer.methods.exact",  # its model is made of all rows
     "mercer.methods.compact",
     "mercer.methods.partition",  # samples for k-means

@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 
 from mercer.engine import Scratch
-from mercer.engine.executors.plan import make_plan
+from mercer.engine.executors.threads import make_plan
 
 WORKERS = 2
 

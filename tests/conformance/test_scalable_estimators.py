@@ -8,7 +8,7 @@ import pytest
 from sklearn import config_context
 
 from mercer import CommitteeRegressor, ReducedRankRegressor
-from mercer.engine.executors.plan import MOST_ROWS
+from mercer.engine.executors.threads import MOST_ROWS
 from mercer.exceptions import NegativeVarianceWarning
 from mercer.kernels import Gaussian
 from tests.doubles import GuardedRows

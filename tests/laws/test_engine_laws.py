@@ -21,7 +21,7 @@ from mercer.engine import (
     table,
     transposed_times,
 )
-from mercer.engine.executors import plan
+from mercer.engine.executors import threads
 from mercer.kernels import Gaussian, Linear, Matern, Polynomial
 
 
@@ -75,7 +75,7 @@ def problems(draw):
 def tile_size(tile_bytes, working_memory):
     """Tiles of about so many bytes, within so much memory for all workers."""
     with (
-        patch.object(plan, "TILE_BYTES", tile_bytes),
+        patch.object(threads, "TILE_BYTES", tile_bytes),
         patch.object(table, "_FEWEST_ROWS", 1),  # so that few rows are several partitions, too
         config_context(working_memory=working_memory / (1 << 20)),
     ):

@@ -108,4 +108,4 @@ def test_modules_that_compiled_code_can_reach():
     assert not {"mercer", "mercer.engine", "mercer.engine.sparse_kernel", "mercer.engine.statistics"} & reached
     # Loops over sparse matrices stand apart from the classes that use them, which import half of the package.
     assert len(reached_modules("mercer.engine.sparse_loops")) < 6
-    assert "mercer.solvers.blas" in reached_modules("mercer.solvers.compiled_blas")
+    assert "mercer.solvers.dense" in reached_modules("mercer.solvers.compiled_blas")

@@ -5,16 +5,13 @@ Where rows are (``rows``, ``table``), who computes (``executors``) and what is c
 """
 
 from mercer.engine.conditional import ConditionalStatistics, conditional_statistics
-from mercer.engine.executors.base import Executor, given_executor, using
-from mercer.engine.executors.blas import blas_threads
 from mercer.engine.executors.sequence import Sequence
-from mercer.engine.executors.threads import Threads
-from mercer.engine.features import Features
+from mercer.engine.executors.threads import Threads, blas_threads
 from mercer.engine.gradients import FeatureGradient, Pull, add_parameters, feature_gradient
 from mercer.engine.memory import available_memory
 from mercer.engine.moments import row_moments
 from mercer.engine.nearest import nearest_points, nearest_rows, neighbour_distance
-from mercer.engine.passes import Pass, RowPass, Shippable
+from mercer.engine.passes import Executor, Pass, RowPass, Scratch, Shippable, Tile, given_executor, using
 from mercer.engine.products import (
     Evaluation,
     column_squares,
@@ -33,9 +30,8 @@ from mercer.engine.residuals import ResidualProducts, residual_products
 from mercer.engine.rows import ArrayRows, Rows, SomeRows, SparseRows, as_rows
 from mercer.engine.sequential import SequentialLearner, learn_table
 from mercer.engine.sparse_kernel import SparseGram, SparseKernel
-from mercer.engine.statistics import NormalStatistics, normal_statistics
+from mercer.engine.statistics import Features, NormalStatistics, normal_statistics
 from mercer.engine.table import ArrayTable, Block, BlockTable, Coding, Part, Spans, Table, as_table
-from mercer.engine.tile import Scratch, Tile
 
 __all__ = [
     "ArrayRows",

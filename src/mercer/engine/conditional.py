@@ -28,15 +28,12 @@ import numpy as np
 from mercer._stored import stored
 from mercer._stored.checks import need
 from mercer._typing import FloatArray
-from mercer.engine.augmented import AugmentedPass
-from mercer.engine.executors.base import Executor
-from mercer.engine.features import Features
-from mercer.engine.statistics import NormalStatistics
+from mercer.engine.passes import Executor, Tile
+from mercer.engine.statistics import AugmentedPass, Features, NormalStatistics
 from mercer.engine.table import ArrayTable, Block, BlockTable
-from mercer.engine.tile import Tile
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.kernels import Kernel
-from mercer.solvers.blas import add_gram, factor_upper, solve_upper, subtract_products
+from mercer.solvers.dense import add_gram, factor_upper, solve_upper, subtract_products
 
 __all__ = ["ConditionalStatistics", "conditional_statistics"]
 

@@ -12,12 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from mercer._typing import FloatArray
-from mercer.engine.executors.base import Executor
-from mercer.engine.features import Features
-from mercer.engine.passes import Pass
+from mercer.engine.passes import Executor, Pass, Tile
+from mercer.engine.statistics import Features
 from mercer.engine.table import Table
-from mercer.engine.tile import Tile
-from mercer.solvers.blas import add_gram, mirror
+from mercer.solvers.dense import add_gram, mirror
 
 __all__ = ["FeatureGradient", "Pull", "add_parameters", "feature_gradient"]
 

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from mercer._typing import FloatArray
-from mercer.engine.executors.base import Executor
-from mercer.engine.passes import Pass
+from mercer.engine.passes import Executor, Pass, Tile
 from mercer.engine.rows import Rows
 from mercer.engine.table import ArrayTable
-from mercer.engine.tile import Tile
 
 __all__ = ["row_moments"]
 

@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 
 from mercer._typing import AnyArray, FloatArray, IntArray
-from mercer.engine.executors.base import Executor
-from mercer.engine.passes import Pass, RowPass
+from mercer.engine.passes import Executor, Pass, RowPass, Tile
 from mercer.engine.rows import Rows
 from mercer.engine.table import ArrayTable
-from mercer.engine.tile import Tile
 
 __all__ = ["nearest_points", "nearest_rows", "neighbour_distance"]
 

@@ -1,22 +1,70 @@
-"""What is computed over all rows: a pass is a value.
-
-A pass sees one tile at a time. The executor decides who reads the tiles, how large they are, and in which order sums
-are merged. Passes are frozen dataclasses of arrays and kernels, so that they pickle; what they derive from
-their fields is a ``cached_property``, which is not pickled.
-"""
+"""Tiles, passes over them, and what an executor does with a pass."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import fields
-from typing import Any, ClassVar, Generic, TypeVar
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from mercer._typing import AnyArray
-from mercer.engine.tile import Tile
+from mercer._typing import AnyArray, FloatArray
 
-__all__ = ["Pass", "RowPass", "Shippable"]
+if TYPE_CHECKING:
+    from mercer.engine.table import Table
+
+__all__ = ["Executor", "Pass", "RowPass", "Scratch", "Shippable", "Tile", "given_executor", "using"]
+
+
+class Scratch:
+    """Memory that one worker uses again from tile to tile; it is empty in a copy or a pickle."""
+
+    def __init__(self) -> None:
+        self._buffers: dict[tuple[str, np.dtype[Any]], AnyArray] = {}
+
+    def array(self, name: str, shape: tuple[int, ...], dtype: Any = np.float64) -> AnyArray:
+        """Return an array of any content; the next call with this name returns the same memory."""
+        key, size = (name, np.dtype(dtype)), int(np.prod(shape))
+        buffer = self._buffers.get(key)
+        if buffer is None or len(buffer) < size:
+            buffer = self._buffers[key] = np.empty(size, dtype=dtype)
+        return buffer[:size].reshape(shape)
+
+    def __reduce__(self) -> tuple[type[Scratch], tuple[()]]:
+        return Scratch, ()
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Rows that are in memory together.
+
+    Attributes
+    ----------
+    rows : array (T, d)
+        C-contiguous, in the dtype of the table.
+    targets : array (T, p), float64
+        p is 0 for rows alone.
+    weights : array (T,) or None
+    first : int
+        Number of the first row in its table, where rows are next to each other.
+    scratch : Scratch
+        The worker's memory for what it computes from a tile.
+    """
+
+    rows: FloatArray
+    targets: FloatArray
+    weights: FloatArray | None = None
+    first: int = 0
+    scratch: Scratch = field(default_factory=Scratch)
+
+    @property
+    def n_rows(self) -> int:
+        """T."""
+        return len(self.rows)
+
 
 State = TypeVar("State")
 Result = TypeVar("Result")
@@ -111,3 +159,37 @@ class RowPass(_Work):
     @abstractmethod
     def apply(self, tile: Tile, out: AnyArray) -> None:
         """Fill ``out``, whose first axis runs over the rows of the tile; it may hold anything before."""
+
+
+class Executor(Protocol):
+    """Runs passes over tables: on threads of this process, or elsewhere.
+
+    Results depend on the pass and the table only, not on timing or the number of workers: each partition is summed on
+    its own, and the sums are merged in their order.
+    """
+
+    verbose: int
+
+    def reduce(self, work: Pass[State, Result], table: Table) -> Result:
+        """Sum over all rows."""
+
+    def map(self, work: RowPass, table: Table) -> AnyArray:
+        """Compute something of every row; the first axis of the result runs over the rows."""
+
+
+_given: ContextVar[Executor | None] = ContextVar("mercer_executor", default=None)
+
+
+@contextmanager
+def using(executor: Executor) -> Iterator[None]:
+    """Run estimators on this executor inside the ``with`` block, whatever their ``n_jobs``."""
+    token = _given.set(executor)
+    try:
+        yield
+    finally:
+        _given.reset(token)
+
+
+def given_executor() -> Any:
+    """The executor of the innermost ``using``, or None."""
+    return _given.get()

@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 
 from mercer._typing import AnyArray, FloatArray
-from mercer.engine.executors.base import Executor
-from mercer.engine.features import Features
-from mercer.engine.passes import Pass, RowPass
+from mercer.engine.passes import Executor, Pass, RowPass, Tile
 from mercer.engine.rows import Rows
+from mercer.engine.statistics import Features
 from mercer.engine.table import ArrayTable
-from mercer.engine.tile import Tile
 from mercer.kernels import Kernel, Section
 
 __all__ = [

@@ -12,12 +12,10 @@ from functools import cached_property
 import numpy as np
 
 from mercer._typing import FloatArray
-from mercer.engine.executors.base import Executor
-from mercer.engine.features import Features
-from mercer.engine.passes import Pass
+from mercer.engine.passes import Executor, Pass, Tile
 from mercer.engine.rows import Rows
+from mercer.engine.statistics import Features
 from mercer.engine.table import ArrayTable
-from mercer.engine.tile import Tile
 from mercer.kernels import Section
 
 __all__ = ["ResidualProducts", "residual_products"]

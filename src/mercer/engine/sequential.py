@@ -13,12 +13,11 @@ from scipy.linalg import solve_triangular
 from mercer._stored import stored
 from mercer._stored.checks import check_finite, check_kernel, check_shape, need
 from mercer._typing import FloatArray, IntArray
-from mercer.engine.executors.blas import blas_threads
 from mercer.engine.executors.sequence import Sequence
-from mercer.engine.passes import Pass
+from mercer.engine.executors.threads import blas_threads
+from mercer.engine.passes import Pass, Tile
 from mercer.engine.stream_values import FactoredRows, TabulatedRows
 from mercer.engine.table import Table
-from mercer.engine.tile import Tile
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.kernels import Kernel, Precomputed
 from mercer.solvers.recursive import BlockRecursion, Rules, Source, inverse

@@ -16,20 +16,152 @@ block           sum over rows               shape
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 
 from mercer._stored import stored
 from mercer._stored.checks import check_finite, check_square, need
 from mercer._typing import FloatArray
-from mercer.engine.augmented import AugmentedPass
-from mercer.engine.executors.base import Executor
-from mercer.engine.features import Features
+from mercer.engine.passes import Executor, Pass, Shippable, Tile
 from mercer.engine.table import Table
-from mercer.engine.tile import Tile
-from mercer.solvers.blas import add_gram, mirror, whiten
+from mercer.kernels import Kernel, Section
+from mercer.solvers.dense import add_gram, mirror, whiten
 
-__all__ = ["NormalPass", "NormalStatistics", "normal_statistics"]
+__all__ = ["Augmented", "AugmentedPass", "Features", "NormalPass", "NormalStatistics", "normal_statistics"]
+
+
+@dataclass(frozen=True)
+class Features(Shippable):
+    """Rows ↦ k(rows, points), or k(rows, points) L⁻ᵀ if ``lower`` is given; always float64.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    points : array (m, d)
+    lower : array (m, m) or None
+        L, Fortran-contiguous float64.
+    dtype : numpy.dtype
+        In which the kernel is computed, before its values are widened.
+    spare : int
+        Columns left free behind the m features, for the caller to fill: one product over the tile then sums features
+        and targets alike.
+    """
+
+    kernel: Kernel
+    points: FloatArray
+    lower: FloatArray | None = None
+    dtype: Any = np.float64
+    spare: int = 0
+
+    @property
+    def n_features(self) -> int:
+        """Number of features, without the spare columns."""
+        return len(self.points)
+
+    @property
+    def width(self) -> int:
+        """Columns of a tile."""
+        return self.n_features + self.spare
+
+    @cached_property
+    def _section(self) -> Section:
+        # Spare columns are computed as if they were points: a contiguous tile is worth more than the work. As copies of
+        # the median they do not move the points' own, which kernels take for their centre.
+        middle = np.median(self.points, axis=0) if len(self.points) else np.zeros(self.points.shape[1])
+        padding = np.tile(middle, (self.spare, 1))
+        return self.kernel.bind(np.concatenate([self.points, padding]), self.dtype)
+
+    def prepare(self) -> None:
+        """Do once what does not depend on the rows, before threads share it."""
+        _ = self._section
+
+    def tile(self, rows: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """Features of a tile of rows, shape (T, width)."""
+        if self._section.dtype == np.float64:
+            values = self._section.tile(rows, out)
+        else:
+            values = np.empty((len(rows), self.width)) if out is None else out
+            values[...] = self._section.tile(rows)
+        if self.lower is not None:
+            whiten(values[:, : self.n_features], self.lower)
+        return values
+
+
+State = TypeVar("State")
+
+_ALIGNMENT = 8  # numbers: rows of a tile start at multiples of a cache line, which saves BLAS some percent
+
+
+@dataclass(frozen=True)
+class Augmented:
+    """Features with room for targets, a constant, and zeros up to the width.
+
+    Attributes
+    ----------
+    features : Features
+        With the spare columns.
+    used : int
+        m + p + 1.
+    """
+
+    features: Features
+    used: int
+
+    @classmethod
+    def of(cls, features: Features, n_outputs: int) -> Augmented:
+        """Make room behind the features, and do once what does not depend on the rows."""
+        used = features.n_features + n_outputs + 1
+        width = -(-used // _ALIGNMENT) * _ALIGNMENT
+        features = replace(features, spare=width - features.n_features)
+        features.prepare()
+        return cls(features, used)
+
+    @property
+    def width(self) -> int:
+        """Columns of a tile."""
+        return self.features.width
+
+    def values(self, tile: Tile) -> FloatArray:
+        """[φ, y, 1, 0] of a tile, shape (T, width), in its worker's memory."""
+        values = self.features.tile(tile.rows, tile.scratch.array("augmented", (tile.n_rows, self.width)))
+        values[:, self.features.n_features : self.used - 1] = tile.targets
+        values[:, self.used - 1] = 1.0
+        values[:, self.used :] = 0.0
+        return values
+
+    def sums(self, total: FloatArray) -> FloatArray:
+        """Sums over all tiles without the padding, both triangles; refused if they overflow."""
+        sums = np.ascontiguousarray(total[: self.used, : self.used])
+        mirror(sums)
+        if not np.all(np.isfinite(sums)):
+            msg = "the sums over the rows overflow: kernel values, y or sample_weight are too large. Scale X or y."
+            raise ValueError(msg)
+        return sums
+
+
+@dataclass(frozen=True)
+class AugmentedPass(Pass[State, State]):
+    """A pass that sums products of augmented tiles."""
+
+    features: Features
+    n_outputs: int
+
+    @cached_property
+    def augmented(self) -> Augmented:
+        """Tiles with room for the targets."""
+        return Augmented.of(self.features, self.n_outputs)
+
+    @property
+    def width(self) -> int:
+        """Of an augmented tile."""
+        return self.augmented.width
+
+    @property
+    def state_numbers(self) -> int:  # type: ignore[override]
+        """Of the accumulator."""
+        return self.width**2
 
 
 @stored

@@ -13,8 +13,8 @@ import numpy as np
 from mercer._stored import stored
 from mercer._stored.checks import check_columns, check_finite, check_shape, need
 from mercer._typing import AnyArray, FloatArray, IntArray
+from mercer.engine.passes import Scratch, Tile
 from mercer.engine.rows import ArrayRows, Rows, as_rows
-from mercer.engine.tile import Scratch, Tile
 
 __all__ = ["ArrayTable", "Block", "BlockTable", "Coding", "Part", "Spans", "Table", "as_table"]
 

@@ -18,7 +18,7 @@ from mercer.engine import ArrayTable
 from mercer.estimators.shell import make_executor
 from mercer.kernels import Kernel, Precomputed
 from mercer.methods.exact import Iteration, fit_exact
-from mercer.methods.inputs import resolve_kernel
+from mercer.methods.frame import resolve_kernel
 from mercer.model import KernelExpansion
 from mercer.solvers.conjugate_gradient import IterativeSolution
 from mercer.solvers.dense import CholeskyFactor

@@ -13,8 +13,7 @@ from mercer.basis import choose_basis
 from mercer.engine import ArrayTable
 from mercer.estimators.shell import make_executor
 from mercer.kernels import Kernel
-from mercer.methods.frame import Frame
-from mercer.methods.inputs import resolve_kernel, target_shift
+from mercer.methods.frame import Frame, resolve_kernel, target_shift
 
 __all__ = ["BASIS_CONSTRAINTS", "OnBasis", "check_mergeable", "check_same_frame", "check_same_outputs"]
 

@@ -19,7 +19,7 @@ from mercer.engine import ArrayTable, Features, SequentialLearner, learn_table, 
 from mercer.estimators.on_basis import check_mergeable, check_same_outputs
 from mercer.estimators.shell import all_or_nothing, make_executor, snapshot
 from mercer.kernels import Kernel, as_kernel
-from mercer.methods.inputs import resolve_kernel, used_rows
+from mercer.methods.frame import resolve_kernel, used_rows
 from mercer.model import KernelExpansion, Variance
 from mercer.solvers.recursive import Rules
 

@@ -17,8 +17,7 @@ from mercer.engine import ArrayTable
 from mercer.estimators.on_basis import BASIS_CONSTRAINTS, OnBasis
 from mercer.estimators.regression import KernelRegressor, Targets
 from mercer.estimators.shell import all_or_nothing, make_executor, read_table
-from mercer.methods.frame import Frame
-from mercer.methods.inputs import used_rows
+from mercer.methods.frame import Frame, used_rows
 from mercer.methods.pseudo_inputs import Freedom, fit_pseudo_inputs
 from mercer.model import KernelExpansion
 

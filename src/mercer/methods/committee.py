@@ -22,8 +22,7 @@ from mercer._stored import stored
 from mercer._stored.checks import check_index, need
 from mercer._typing import FloatArray
 from mercer.engine import ArrayTable, Block, ConditionalStatistics, Executor, conditional_statistics
-from mercer.methods.frame import Frame
-from mercer.methods.inputs import target_shift
+from mercer.methods.frame import Frame, target_shift
 from mercer.methods.nystrom import check_sums
 from mercer.model import KernelExpansion
 from mercer.solvers.ridge import RidgeProblem, RidgeSolution

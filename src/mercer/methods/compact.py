@@ -24,7 +24,7 @@ from mercer._typing import FloatArray, IntArray
 from mercer.engine import ArrayTable, Executor, SparseKernel, neighbour_distance
 from mercer.kernels import Compact, Wendland
 from mercer.methods.compact_system import CompactSystem, Options, least_eigenvalue
-from mercer.methods.inputs import resolve_kernel, used_rows
+from mercer.methods.frame import resolve_kernel, used_rows
 from mercer.methods.lssvm import solve_lssvm
 from mercer.model import KernelExpansion
 

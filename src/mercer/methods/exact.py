@@ -21,7 +21,7 @@ import numpy as np
 from mercer._typing import FloatArray, IntArray
 from mercer.engine import ArrayRows, ArrayTable, Executor, Rows, kernel_matrix
 from mercer.kernels import Kernel, Precomputed
-from mercer.methods.inputs import used_rows
+from mercer.methods.frame import used_rows
 from mercer.methods.lssvm import solve_lssvm
 from mercer.methods.matrix_free import solve_matrix_free
 from mercer.model import KernelExpansion, Variance

@@ -26,8 +26,7 @@ from mercer._stored.checks import check_finite, check_shape, need
 from mercer._typing import FloatArray
 from mercer.engine import ArrayTable, Executor, NormalStatistics, normal_statistics
 from mercer.kernels.stationary import Stationary
-from mercer.methods.frame import Frame
-from mercer.methods.inputs import target_shift
+from mercer.methods.frame import Frame, target_shift
 from mercer.model import KernelExpansion
 from mercer.solvers.ridge import RidgeProblem
 

@@ -10,7 +10,7 @@ from mercer._typing import FloatArray, IntArray
 from mercer.basis.kmeans import cluster_centres, metric_of
 from mercer.engine import ArrayTable, Block, Executor, Rows, nearest_points
 from mercer.kernels import Kernel
-from mercer.methods.inputs import used_rows
+from mercer.methods.frame import used_rows
 
 __all__ = ["PARTITIONS", "block_labels", "make_blocks"]
 

@@ -15,8 +15,7 @@ from mercer.engine import ArrayTable, Executor, blas_threads, row_moments
 from mercer.kernels import Kernel
 from mercer.methods.committee import Batch, CommitteeSummary
 from mercer.methods.descent import Descent
-from mercer.methods.frame import Frame
-from mercer.methods.inputs import target_shift
+from mercer.methods.frame import Frame, target_shift
 from mercer.methods.nystrom import Settings, Summary
 from mercer.methods.sparse_objective import SparseObjective
 from mercer.model import KernelExpansion

@@ -35,8 +35,7 @@ from mercer.engine import (
     normal_statistics,
     residual_products,
 )
-from mercer.methods.frame import Frame
-from mercer.methods.inputs import target_shift, used_rows
+from mercer.methods.frame import Frame, target_shift, used_rows
 from mercer.model import KernelExpansion
 from mercer.solvers.ridge import RidgeSolution
 

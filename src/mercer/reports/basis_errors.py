@@ -13,7 +13,7 @@ from mercer._typing import RandomState
 from mercer._validation import check_random_state, check_targets
 from mercer.basis import NystromError, choose_basis, nystrom_error
 from mercer.engine import ArrayTable, Executor, Threads, as_rows
-from mercer.methods.inputs import resolve_kernel
+from mercer.methods.frame import resolve_kernel
 from mercer.reports.table import format_table
 
 __all__ = ["BasisErrors", "basis_errors"]

@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_info
 
 from mercer._jit import call_fortran, jit
 from mercer._typing import FloatArray
-from mercer.solvers.blas import address
+from mercer.solvers.dense import address
 
 __all__ = [
     "Routines",

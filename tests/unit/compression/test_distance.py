@@ -8,6 +8,7 @@ from mercer.compression.data_distance import DataDistance
 from mercer.compression.distance import FeatureDistance
 from mercer.compression.inner_products import InnerProducts
 from mercer.engine import Threads
+from mercer.engine.executors import threads
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.kernels import Function, Gaussian, Linear, Matern, Polynomial
 from mercer.model import KernelExpansion
@@ -60,13 +61,12 @@ def test_inner_products_are_values_of_the_function(case, n_outputs):
 
 def test_neither_tiles_nor_threads_nor_an_offset_of_the_rows_matter(monkeypatch):
     from mercer.engine import table
-    from mercer.engine.executors import plan
 
     expansion, vectors, far = draw(Matern(2.0), 2, n=300), draw_vectors(), 1e4
     expected = InnerProducts(
         expansion.kernel, expansion.points, expansion.coefficients, executor=Threads(1)
     ).values_and_gradient(vectors, np.tanh)
-    monkeypatch.setattr(plan, "TILE_BYTES", 512)
+    monkeypatch.setattr(threads, "TILE_BYTES", 512)
     monkeypatch.setattr(table, "_FEWEST_ROWS", 16)
     for shift in (0.0, far):
         products = InnerProducts(

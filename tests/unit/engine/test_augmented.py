@@ -3,7 +3,7 @@ import pytest
 from scipy.linalg import cholesky
 
 from mercer.engine import Features, Scratch, Tile
-from mercer.engine.augmented import Augmented
+from mercer.engine.statistics import Augmented
 from mercer.kernels import Gaussian, Linear
 
 M = 6

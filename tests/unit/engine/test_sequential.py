@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_info
 
 from mercer.datasets import make_clusters, make_waves
 from mercer.engine import ArrayRows, ArrayTable, SequentialLearner, learn_table
-from mercer.engine.executors import plan
+from mercer.engine.executors import threads
 from mercer.kernels import Gaussian
 from mercer.solvers.recursive import ReferenceRecursion, Rules, blocks, learning
 from mercer.solvers.recursive.block import FULL
@@ -221,7 +221,7 @@ def streamed(source, *, often=False):
 def test_a_source_is_learned_as_an_array_is(at_once, monkeypatch):
     """Rows are read in tiles, and learned many at once: the same ones, wherever they come from."""
     learned = noted(monkeypatch)
-    monkeypatch.setattr(plan, "MOST_ROWS", 500)
+    monkeypatch.setattr(threads, "MOST_ROWS", 500)
     monkeypatch.setattr(SequentialLearner, "rows_at_once", lambda *_: at_once)
     array, _ = streamed(ArrayRows)
     step = min(max(500, at_once), 5000)

@@ -14,7 +14,7 @@ from mercer.estimators.shell import (
     read_table,
 )
 from mercer.kernels import Gaussian, Linear
-from mercer.methods.inputs import resolve_kernel, used_rows
+from mercer.methods.frame import resolve_kernel, used_rows
 from tests.doubles import GuardedRows
 
 

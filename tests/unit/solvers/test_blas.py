@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.linalg import solve_triangular
 
-from mercer.solvers.blas import (
+from mercer.solvers.dense import (
     add_gram,
     factor_upper,
     mirror,

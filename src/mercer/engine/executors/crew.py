@@ -11,9 +11,8 @@ import _thread
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
-
-from mercer.engine.executors.blas import blas_threads
 
 __all__ = ["Crew"]
 
@@ -44,12 +43,12 @@ class Crew:
         self._stopped = self._starting = self._begun = self._ended = False
         self._done = _thread.allocate_lock()
 
-    def run(self, workers: int, *, ahead: int, blas: int) -> None:
-        """Work on all numbers, of which ``ahead`` are in work or kept, with BLAS held to ``blas`` threads each."""
+    def run(self, workers: int, *, ahead: int, hold: AbstractContextManager[None]) -> None:
+        """Work on all numbers, of which ``ahead`` are in work or kept, while ``hold`` holds BLAS."""
         self._done.acquire()
         try:
             self._starting = True
-            _thread.start_new_thread(self._lead, (workers, ahead, blas))
+            _thread.start_new_thread(self._lead, (workers, ahead, hold))
             while not self._done.acquire(timeout=_PATIENCE):
                 pass
         except BaseException:
@@ -61,17 +60,16 @@ class Crew:
 
     def _wait_for_end(self) -> None:
         deadline = time.monotonic() + _START
-        while (
-            self._starting and not self._begun and time.monotonic() < deadline
-        ):  # if it begins later, it stops at once
+        # If it begins later, it stops at once.
+        while self._starting and not self._begun and time.monotonic() < deadline:
             time.sleep(0.001)
         while self._begun and not self._ended:  # the lock may have been taken just before the interruption
             time.sleep(0.001)
 
-    def _lead(self, workers: int, ahead: int, blas: int) -> None:
+    def _lead(self, workers: int, ahead: int, hold: AbstractContextManager[None]) -> None:
         self._begun = True
         try:
-            with blas_threads(blas):
+            with hold:
                 self._work_together(workers, ahead)
         except BaseException as error:
             self._failures.setdefault(self._number, error)

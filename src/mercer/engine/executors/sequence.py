@@ -9,11 +9,10 @@ from typing import TypeVar
 import numpy as np
 
 from mercer._typing import AnyArray
-from mercer.engine.executors.plan import make_plan, working_memory_bytes
-from mercer.engine.passes import Pass, RowPass
+from mercer.engine.executors.threads import make_plan, working_memory_bytes
+from mercer.engine.passes import Pass, RowPass, Tile
 from mercer.engine.progress import Progress
 from mercer.engine.table import Table
-from mercer.engine.tile import Tile
 
 __all__ = ["Sequence"]
 

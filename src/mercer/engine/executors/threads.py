@@ -1,25 +1,206 @@
-"""A pool of threads, each with BLAS held to its share of the cores."""
+"""Passes on threads of this process, each with BLAS held to its share of the cores.
+
+In three parts: how many threads BLAS uses, which is one setting for the whole process; the plan, which decides on tiles
+and workers; and the executor.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 import joblib
 import numpy as np
 from joblib.parallel import get_active_backend
+from sklearn import get_config
+from threadpoolctl import ThreadpoolController
 
 from mercer._typing import AnyArray
-from mercer.engine.executors.blas import blas_threads, free_threads
 from mercer.engine.executors.crew import Crew
-from mercer.engine.executors.plan import Plan, make_plan
-from mercer.engine.passes import Pass, RowPass
+from mercer.engine.passes import Pass, RowPass, Scratch
 from mercer.engine.progress import Progress
-from mercer.engine.table import Part, Table
-from mercer.engine.tile import Scratch
+from mercer.engine.table import Table
 
-__all__ = ["Threads", "effective_jobs"]
+__all__ = ["Plan", "Threads", "blas_threads", "effective_jobs", "free_threads", "make_plan", "working_memory_bytes"]
+
+# ------------------------------------------------------------------------------------------- threads of BLAS
+
+# A signal may raise KeyboardInterrupt between any two steps. So a hold is an object that counts as long as it is alive,
+# every step can be taken twice, and letting go is tried again if it is interrupted.
+
+
+class _Hold:
+    """Somebody holds BLAS to few threads, as long as this lives."""
+
+
+_lock = threading.Lock()
+_holds: WeakSet[_Hold] = WeakSet()
+_free: list[int] = []  # threads of each library when nobody holds them
+
+
+def _let_go_of_all() -> None:
+    """Undo in a forked process what threads of the parent hold, which do not exist there."""
+    global _lock, _holds
+    held, _lock, _holds = len(_holds) > 0, threading.Lock(), WeakSet()
+    if held:
+        _set(_free)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go_of_all)
+
+
+@contextmanager
+def blas_threads(number: int) -> Iterator[None]:
+    """Hold BLAS to a number of threads per calling thread, and restore what was set before.
+
+    When several fits run at once, the first sets the number and the last restores what was before.
+    """
+    hold = _Hold()
+    try:
+        _take(hold, number)
+        yield
+    finally:
+        _release(hold)
+
+
+def free_threads() -> int:
+    """Threads that BLAS may use when nobody holds it."""
+    numbers = _free if len(_holds) else [library.get_num_threads() for library in _libraries()]
+    return max(numbers) if numbers else int(joblib.cpu_count())  # which reads files
+
+
+def _take(hold: _Hold, number: int) -> None:
+    global _free  # noqa: PLW0603  it mirrors a global of the process
+    with _lock:
+        first = not len(_holds)
+        if first:
+            _free = [library.get_num_threads() for library in _libraries()]
+        _holds.add(hold)
+        if first:
+            _set([number] * len(_free))
+
+
+def _release(hold: _Hold) -> None:
+    interruption: KeyboardInterrupt | None = None
+    while hold in _holds:
+        try:
+            with _lock:
+                if len(_holds) == 1:
+                    _set(_free)
+                _holds.discard(hold)
+        except KeyboardInterrupt as error:
+            interruption = error
+    if interruption is not None:
+        raise interruption
+
+
+def _set(numbers: list[int]) -> None:
+    for library, number in zip(_libraries(), numbers, strict=True):
+        if library.get_num_threads() != number:
+            if hasattr(library, "clear_controlling_thread"):  # else only the thread that spoke last is obeyed
+                library.clear_controlling_thread(force=True)
+            library.set_num_threads(number)
+            if hasattr(library, "clear_controlling_thread"):
+                library.clear_controlling_thread(force=True)
+
+
+@cache
+def _libraries() -> list[Any]:
+    import scipy.linalg  # noqa: F401  loads SciPy's own BLAS, which the controller would miss otherwise
+
+    return list(ThreadpoolController().select(user_api="blas").lib_controllers)
+
+
+# -------------------------------------------------------------------------------------------------- the plan
+
+_NUMBER = 8  # bytes
+
+
+def _tile_bytes() -> int:
+    """Four times the second-level cache of a core, between 1 and 4 MB; 2 MB where its size is not known.
+
+    A tile of kernel values stays in the caches between the product that makes it and the ones that use it. Measured on
+    two cores with 0.5 MB of L2 each and a shared L3, times are flat between 1 and 8 MB.
+    """
+    try:
+        cache = os.sysconf("SC_LEVEL2_CACHE_SIZE")
+    except (AttributeError, OSError, ValueError):  # not known on every system
+        cache = 0
+    return min(max(4 * cache, 1 << 20), 4 << 20) if cache > 0 else 2 << 20
+
+
+TILE_BYTES = _tile_bytes()
+MOST_ROWS = 4096
+_TINY = 4096  # numbers
+_PIECE_BYTES = 1 << 21  # of tiles: a millisecond of work, twice as long as threads take to start
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to walk a table.
+
+    Attributes
+    ----------
+    tile : int
+        Rows of a tile. It does not depend on the number of workers, nor do results.
+    workers : int
+        How many work at once.
+    ahead : int
+        How many sums of partitions may be in work, or wait for those before them.
+    blas : int
+        Threads of BLAS for each worker.
+    is_merged : bool
+        Whether each partition is summed on its own. If not even two sums fit into memory, one takes all rows in turn.
+    is_tiny : bool
+        Whether holding BLAS would take longer than the work, for which BLAS starts no threads anyway.
+    """
+
+    tile: int
+    workers: int
+    ahead: int
+    blas: int
+    is_merged: bool
+    is_tiny: bool
+
+
+def make_plan(work: Pass[Any, Any] | RowPass, table: Table, n_jobs: int) -> Plan:
+    """Decide on tiles and workers within scikit-learn's ``working_memory``."""
+    memory = working_memory_bytes()
+    tile = _tile_rows(work, memory)
+    state = _NUMBER * getattr(work, "state_numbers", 0)
+    share = state + _NUMBER * work.tile_numbers(table.longest_tile(tile))
+    is_merged = 2 * state <= memory
+    # The merged sum is one more than the workers have.
+    affordable = (memory - state) // max(1, share) if is_merged else 1
+    worth = table.n_tiles(max(1, _PIECE_BYTES // max(1, _NUMBER * work.width)))
+    workers = max(1, min(n_jobs, worth, affordable))
+    is_tiny = table.n_rows * work.width < _TINY
+    # BLAS splits a product by its threads, which shows in the last digits: it has more than one only where there is no
+    # memory for more workers, or where all rows are one block, which leaves nothing for other workers to do.
+    short = workers >= affordable or (table.has_given_tiles and worth == 1)
+    blas = n_jobs // workers if short else 1
+    return Plan(tile, workers, max(workers, min(2 * workers, affordable)), max(1, blas), is_merged, is_tiny)
+
+
+def working_memory_bytes() -> int:
+    """scikit-learn's ``working_memory`` setting, in bytes."""
+    return int(get_config()["working_memory"] * (1 << 20))
+
+
+def _tile_rows(work: Pass[Any, Any] | RowPass, memory: int) -> int:
+    row_bytes = max(1, _NUMBER * work.width)
+    in_cache = work.rows_at_once or min(max(TILE_BYTES // row_bytes, work.fewest), MOST_ROWS)
+    return max(1, min(in_cache, memory // (2 * row_bytes)))
+
+
+# ---------------------------------------------------------------------------------------------- the executor
 
 State = TypeVar("State")
 Result = TypeVar("Result")
@@ -45,19 +226,18 @@ class Threads:
         """Sum over all rows: each partition on its own, merged in their order."""
         plan, parts = make_plan(work, table, self.n_jobs), table.parts()
         work.prepare()
-        if not plan.is_merged:
-            return self._sum_in_turn(work, parts, plan, self._tick(work.name, table))
+        only = None if plan.is_merged else work.start()  # the one state that there is memory for
         sums: list[Any] = []
 
         def do(number: int, tick: Tick) -> State:
-            state = work.start()
+            state = work.start() if only is None else only
             for tile in parts[number].tiles(plan.tile, Scratch()):
                 work.add(state, tile)
                 tick(tile.n_rows)
             return state
 
         def collect(state: State) -> None:
-            sums[:] = [work.merge(sums[0], state)] if sums else [state]
+            sums[:] = [state] if not sums or state is only else [work.merge(sums[0], state)]
 
         self._run(do, collect, len(parts), plan, self._tick(work.name, table))
         return work.finish(sums[0])
@@ -79,34 +259,15 @@ class Threads:
         return out
 
     def _run(
-        self,
-        do: Callable[[int, Tick], State],
-        collect: Callable[[State], None],
-        number: int,
-        plan: Plan,
-        tick: Tick,
+        self, do: Callable[[int, Tick], Any], collect: Callable[[Any], None], number: int, plan: Plan, tick: Tick
     ) -> None:
-        workers = min(plan.workers, number)
+        workers, hold = min(plan.workers, number), blas_threads(plan.blas)
         if workers > 1:
-            Crew(do, collect, number, tick).run(workers, ahead=plan.ahead, blas=plan.blas)
+            Crew(do, collect, number, tick).run(workers, ahead=plan.ahead, hold=hold)
             return
-        with nullcontext() if plan.is_tiny else blas_threads(plan.blas):
+        with nullcontext() if plan.is_tiny else hold:
             for i in range(number):
                 collect(do(i, tick))
-
-    def _sum_in_turn(self, work: Pass[State, Result], parts: Any, plan: Plan, tick: Tick) -> Result:
-        state, scratch = work.start(), Scratch()
-
-        def do(number: int, tick: Tick) -> None:
-            part: Part = parts[number]
-            for tile in part.tiles(plan.tile, scratch):
-                work.add(state, tile)
-                tick(tile.n_rows)
-
-        with blas_threads(plan.blas):
-            for i in range(len(parts)):
-                do(i, tick)
-        return work.finish(state)
 
     def _tick(self, name: str, table: Table) -> Tick:
         return Progress(name, table.n_rows).advance if self.verbose else _no_tick

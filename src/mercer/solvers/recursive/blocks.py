@@ -14,8 +14,8 @@ from mercer._stored import stored
 from mercer._stored.checks import check_columns, check_finite, check_index, check_square, need
 from mercer._typing import FloatArray, IntArray
 from mercer.exceptions import NotPositiveDefiniteError
-from mercer.solvers.blas import mirror
 from mercer.solvers.compiled_blas import routines
+from mercer.solvers.dense import mirror
 from mercer.solvers.recursive.block import FULL, Block, Data, Limits, Matrices, aligned, good_length
 from mercer.solvers.recursive.inverses import error_of_inverse, inverse, lower_factor
 from mercer.solvers.recursive.learning import SPOILT, learn_blocks

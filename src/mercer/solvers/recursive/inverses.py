@@ -10,7 +10,6 @@ from scipy.linalg.lapack import dpotrf, dpotri
 from mercer._jit import jit
 from mercer._typing import FloatArray
 from mercer.exceptions import NotPositiveDefiniteError
-from mercer.solvers.blas import mirror
 from mercer.solvers.compiled_blas import (
     Routines,
     add_cross,
@@ -21,6 +20,7 @@ from mercer.solvers.compiled_blas import (
     multiply_symmetric,
     stride,
 )
+from mercer.solvers.dense import mirror
 from mercer.solvers.recursive.block import FACTOR, FULL, Block, Matrices
 
 __all__ = ["apply", "error_of_inverse", "go_back", "inverse", "lower_factor", "multiply", "take_diagonal"]

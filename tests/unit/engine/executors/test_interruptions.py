@@ -19,7 +19,7 @@ import pytest
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from mercer.engine import Threads, blas_threads
-from mercer.engine.executors import blas, crew
+from mercer.engine.executors import crew, threads
 from tests.unit.engine.executors.test_threads import Calls, let_any_thread_set_limits, pieces
 
 LIBRARIES = ThreadpoolController().select(user_api="blas").lib_controllers
@@ -121,9 +121,9 @@ def test_an_interruption_at_any_step_of_holding_blas():
         with blas_threads(1):
             pass
 
-    for step in interrupted_at_every_step(work, blas.__file__):
+    for step in interrupted_at_every_step(work, threads.__file__):
         assert limits() == {2}, step
-        assert not blas._lock.locked(), step
+        assert not threads._lock.locked(), step
     with blas_threads(1):
         assert limits() == {1}
     assert limits() == {2}

@@ -5,8 +5,8 @@ import pytest
 from sklearn import config_context
 
 from mercer.engine import BlockTable, Pass, as_table
-from mercer.engine.executors import plan
-from mercer.engine.executors.plan import MOST_ROWS, TILE_BYTES, make_plan, working_memory_bytes
+from mercer.engine.executors import threads
+from mercer.engine.executors.threads import MOST_ROWS, TILE_BYTES, make_plan, working_memory_bytes
 
 MEGABYTE = 1 << 20
 
@@ -112,10 +112,10 @@ def test_threads_of_blas_do_not_depend_on_the_number_of_jobs_where_there_is_memo
     [(0, 2 * MEGABYTE), (-1, 2 * MEGABYTE), (1 << 16, MEGABYTE), (1 << 19, 2 * MEGABYTE), (1 << 25, 4 * MEGABYTE)],
 )
 def test_a_tile_is_a_few_times_the_cache_of_a_core(monkeypatch, cache, expected):
-    monkeypatch.setattr(plan.os, "sysconf", lambda _name: cache)
-    assert plan._tile_bytes() == expected
+    monkeypatch.setattr(threads.os, "sysconf", lambda _name: cache)
+    assert threads._tile_bytes() == expected
 
 
 def test_where_the_cache_is_not_known_a_usual_size_is_taken(monkeypatch):
-    monkeypatch.delattr(plan.os, "sysconf")
-    assert plan._tile_bytes() == 2 * MEGABYTE
+    monkeypatch.delattr(threads.os, "sysconf")
+    assert threads._tile_bytes() == 2 * MEGABYTE
