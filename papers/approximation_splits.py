@@ -11,8 +11,8 @@ import numpy as np
 from mercer._typing import FloatArray
 from mercer.compression.reduced_set import reduce_expansion
 from mercer.datasets import load_abalone, load_boston
-from mercer.estimators.exact_regressor import ExactRegressor
-from mercer.estimators.nystrom_regressor import NystromRegressor
+from mercer.estimators.exact import ExactRegressor
+from mercer.estimators.nystrom import NystromRegressor
 from mercer.kernels import Gaussian
 from mercer.model import KernelExpansion
 from papers.experiment import Kept, scaled, shuffled_split

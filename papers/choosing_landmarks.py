@@ -48,7 +48,7 @@ from mercer.basis import (
     nystrom_error,
 )
 from mercer.datasets import load_abalone, load_boston, load_forest, make_clusters, make_waves
-from mercer.estimators.nystrom_regressor import NystromRegressor
+from mercer.estimators.nystrom import NystromRegressor
 from mercer.kernels import Gaussian, Kernel
 from mercer.kernels.length_scale import median_distance
 from mercer.reports.table import format_table

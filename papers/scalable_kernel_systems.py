@@ -37,7 +37,7 @@ from sklearn.datasets import make_friedman1
 from mercer._typing import FloatArray
 from mercer.datasets import make_waves
 from mercer.estimators.committee_regressor import CommitteeRegressor
-from mercer.estimators.nystrom_regressor import NystromRegressor
+from mercer.estimators.nystrom import NystromRegressor
 from mercer.estimators.reduced_rank_regressor import ReducedRankRegressor
 from mercer.exceptions import JitterWarning
 from mercer.kernels import Gaussian

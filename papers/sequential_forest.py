@@ -13,7 +13,7 @@ import numpy as np
 from mercer._typing import FloatArray
 from mercer.basis import BasisStrategy, ForwardSelection, Uniform
 from mercer.datasets import load_forest
-from mercer.estimators.nystrom_regressor import NystromRegressor
+from mercer.estimators.nystrom import NystromRegressor
 from mercer.estimators.online_regressor import OnlineRegressor
 from mercer.kernels import Gaussian
 from mercer.reports.table import format_table

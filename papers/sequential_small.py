@@ -12,7 +12,7 @@ from sklearn.model_selection import GridSearchCV
 from mercer._typing import FloatArray
 from mercer.basis import ForwardSelection
 from mercer.datasets import load_abalone, load_boston
-from mercer.estimators.nystrom_regressor import NystromRegressor
+from mercer.estimators.nystrom import NystromRegressor
 from mercer.estimators.online_regressor import OnlineRegressor
 from mercer.kernels import Gaussian, Kernel
 from mercer.reports.table import format_table

@@ -17,10 +17,8 @@ if TYPE_CHECKING:
     from mercer.estimators.committee_regressor import CommitteeRegressor
     from mercer.estimators.compact_classifier import CompactClassifier
     from mercer.estimators.compact_regressor import CompactRegressor
-    from mercer.estimators.exact_classifier import ExactClassifier
-    from mercer.estimators.exact_regressor import ExactRegressor
-    from mercer.estimators.nystrom_classifier import NystromClassifier
-    from mercer.estimators.nystrom_regressor import NystromRegressor
+    from mercer.estimators.exact import ExactClassifier, ExactRegressor
+    from mercer.estimators.nystrom import NystromClassifier, NystromRegressor
     from mercer.estimators.online_classifier import OnlineClassifier
     from mercer.estimators.online_regressor import OnlineRegressor
     from mercer.estimators.pseudo_input_regressor import PseudoInputRegressor
@@ -33,11 +31,11 @@ _HOMES = {
     "CommitteeRegressor": "mercer.estimators.committee_regressor",
     "CompactClassifier": "mercer.estimators.compact_classifier",
     "CompactRegressor": "mercer.estimators.compact_regressor",
-    "ExactClassifier": "mercer.estimators.exact_classifier",
-    "ExactRegressor": "mercer.estimators.exact_regressor",
+    "ExactClassifier": "mercer.estimators.exact",
+    "ExactRegressor": "mercer.estimators.exact",
     "KernelExpansion": "mercer.model",
-    "NystromClassifier": "mercer.estimators.nystrom_classifier",
-    "NystromRegressor": "mercer.estimators.nystrom_regressor",
+    "NystromClassifier": "mercer.estimators.nystrom",
+    "NystromRegressor": "mercer.estimators.nystrom",
     "OnlineClassifier": "mercer.estimators.online_classifier",
     "OnlineRegressor": "mercer.estimators.online_regressor",
     "PseudoInputRegressor": "mercer.estimators.pseudo_input_regressor",

@@ -20,6 +20,9 @@ from sklearn.utils.validation import (
     column_or_1d,
     validate_data,
 )
+from sklearn.utils.validation import (
+    _is_fitted as is_fitted,
+)
 
 from mercer._typing import AnyArray, FloatArray
 
@@ -35,6 +38,7 @@ __all__ = [
     "check_sample_weight",
     "check_table",
     "check_targets",
+    "is_fitted",
     "parameters",
 ]
 

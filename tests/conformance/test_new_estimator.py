@@ -20,8 +20,7 @@ from mercer._stored.checks import check_estimator
 from mercer._validation import check_is_fitted
 from mercer.basis import KMeans
 from mercer.engine import ArrayTable, Sequence, Threads, as_rows, using
-from mercer.estimators.on_basis import BASIS_CONSTRAINTS, OnBasis
-from mercer.estimators.shell import all_or_nothing, make_executor, read_rows
+from mercer.estimators.shell import BASIS_CONSTRAINTS, OnBasis, all_or_nothing, make_executor, read_rows
 from mercer.exceptions import ArchiveError
 from mercer.kernels import Gaussian, Matern
 from mercer.methods.frame import Frame

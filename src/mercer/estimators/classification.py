@@ -9,8 +9,8 @@ from sklearn.base import ClassifierMixin
 
 from mercer._typing import AnyArray, FloatArray, IntArray
 from mercer._validation import check_is_fitted, check_labels
-from mercer.engine import Rows
-from mercer.estimators.shell import make_executor, read_rows
+from mercer.engine import ArrayTable, Rows
+from mercer.estimators.shell import make_executor, read_rows, read_table
 from mercer.model import KernelExpansion, OneVsRest
 
 __all__ = ["KernelClassifier", "Labels"]
@@ -101,6 +101,13 @@ class KernelClassifier(ClassifierMixin):
             msg = f"classes={classes!r} differ from those of the first call, {self.classes_.tolist()}."
             raise ValueError(msg)
         return Labels(OneVsRest.from_labels(self.classes_))
+
+    def _read(self, X: Any, y: Any, sample_weight: Any, *, first: bool, classes: Any = None) -> ArrayTable:
+        """The table of a first or a later call."""
+        labels = self._labels(classes, first=first)
+        table = read_table(self, X, y, sample_weight, encode=labels, reset=first)
+        self.classes_ = labels.classes
+        return table
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -15,9 +15,21 @@ from mercer._stored.checks import check_estimator, need
 from mercer._typing import FloatArray, IntArray, RandomState
 from mercer._validation import Integral, Interval, Real, check_is_fitted, check_random_state
 from mercer.engine import ArrayTable, ConditionalStatistics, Rows
-from mercer.estimators.on_basis import BASIS_CONSTRAINTS, OnBasis, check_mergeable, check_same_frame, check_same_outputs
-from mercer.estimators.regression import KernelRegressor, Targets
-from mercer.estimators.shell import all_or_nothing, check_one_spread, make_executor, read_rows, read_table, snapshot
+from mercer.estimators.shell import (
+    BASIS_CONSTRAINTS,
+    KernelRegressor,
+    OnBasis,
+    Targets,
+    all_or_nothing,
+    check_mergeable,
+    check_one_spread,
+    check_same_frame,
+    check_same_outputs,
+    make_executor,
+    read_rows,
+    read_table,
+    snapshot,
+)
 from mercer.exceptions import JitterWarning
 from mercer.methods.committee import Batch, CommitteeSummary
 from mercer.methods.frame import Frame

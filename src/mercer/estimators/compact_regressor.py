@@ -12,8 +12,7 @@ from mercer._typing import FloatArray, RandomState
 from mercer._validation import check_is_fitted, check_random_state
 from mercer.engine import Rows
 from mercer.estimators.compact_machine import CompactMachine
-from mercer.estimators.regression import KernelRegressor, Targets
-from mercer.estimators.shell import all_or_nothing, make_executor, read_table
+from mercer.estimators.shell import KernelRegressor, Targets, all_or_nothing, make_executor, read_table
 from mercer.methods.compact_system import CompactSystem
 from mercer.methods.compact_variance import CompactVariance
 from mercer.methods.robust_weights import hampel_weights

@@ -16,8 +16,7 @@ from mercer._stored.checks import check_estimator, check_shape, need
 from mercer._typing import FloatArray, IntArray, RandomState
 from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted
 from mercer.engine import ArrayTable, Features, SequentialLearner, learn_table, normal_statistics
-from mercer.estimators.on_basis import check_mergeable, check_same_outputs
-from mercer.estimators.shell import all_or_nothing, make_executor, snapshot
+from mercer.estimators.shell import all_or_nothing, check_mergeable, check_same_outputs, make_executor, snapshot
 from mercer.kernels import Kernel, as_kernel
 from mercer.methods.frame import resolve_kernel, used_rows
 from mercer.model import KernelExpansion, Variance

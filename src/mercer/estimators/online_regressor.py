@@ -10,8 +10,7 @@ import numpy as np
 from mercer._stored import stored
 from mercer._validation import check_is_fitted
 from mercer.estimators.online_machine import OnlineMachine, has_no_weight
-from mercer.estimators.regression import KernelRegressor, Targets
-from mercer.estimators.shell import all_or_nothing, read_table
+from mercer.estimators.shell import KernelRegressor, Targets, all_or_nothing, read_table
 from mercer.model import KernelExpansion
 
 __all__ = ["OnlineRegressor"]

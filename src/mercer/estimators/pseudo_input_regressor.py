@@ -14,9 +14,15 @@ from mercer._stored.checks import check_estimator
 from mercer._typing import RandomState
 from mercer._validation import Integral, Interval, Real, StrOptions
 from mercer.engine import ArrayTable
-from mercer.estimators.on_basis import BASIS_CONSTRAINTS, OnBasis
-from mercer.estimators.regression import KernelRegressor, Targets
-from mercer.estimators.shell import all_or_nothing, make_executor, read_table
+from mercer.estimators.shell import (
+    BASIS_CONSTRAINTS,
+    KernelRegressor,
+    OnBasis,
+    Targets,
+    all_or_nothing,
+    make_executor,
+    read_table,
+)
 from mercer.methods.frame import Frame, used_rows
 from mercer.methods.pseudo_inputs import Freedom, fit_pseudo_inputs
 from mercer.model import KernelExpansion

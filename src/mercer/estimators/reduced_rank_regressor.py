@@ -13,9 +13,15 @@ from mercer._stored.checks import check_estimator, check_shape, need
 from mercer._typing import FloatArray, RandomState
 from mercer._validation import Interval, Real
 from mercer.engine import Rows
-from mercer.estimators.on_basis import BASIS_CONSTRAINTS, OnBasis
-from mercer.estimators.regression import KernelRegressor, Targets
-from mercer.estimators.shell import all_or_nothing, make_executor, read_table
+from mercer.estimators.shell import (
+    BASIS_CONSTRAINTS,
+    KernelRegressor,
+    OnBasis,
+    Targets,
+    all_or_nothing,
+    make_executor,
+    read_table,
+)
 from mercer.exceptions import NegativeVarianceWarning
 from mercer.methods.frame import Frame
 from mercer.methods.reduced_rank import ROUNDING, ReducedRankVariance, fit_reduced_rank

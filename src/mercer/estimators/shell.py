@@ -1,23 +1,53 @@
-"""What the estimators' shells share: from arguments to a table and an executor."""
+"""What estimators share: arguments, locks and executors; what a basis reports; predictions of regressors."""
 
 from __future__ import annotations
 
 import os
 import threading
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy.sparse import issparse
+from sklearn.base import BaseEstimator, RegressorMixin
 
-from mercer._typing import AnyArray
-from mercer._validation import check_sample_weight, check_table
+from mercer._typing import AnyArray, FloatArray
+from mercer._validation import (
+    Integral,
+    Interval,
+    check_is_fitted,
+    check_random_state,
+    check_sample_weight,
+    check_table,
+    check_targets,
+    is_fitted,
+)
+from mercer.basis import choose_basis
 from mercer.engine import ArrayRows, ArrayTable, Coding, Executor, Rows, SparseRows, Threads, given_executor
+from mercer.kernels import Kernel
+from mercer.methods.frame import Frame, resolve_kernel, target_shift
+from mercer.model import KernelExpansion, Regression
 
-__all__ = ["all_or_nothing", "check_one_spread", "make_executor", "read_rows", "read_table", "snapshot"]
+__all__ = [
+    "BASIS_CONSTRAINTS",
+    "KernelRegressor",
+    "OnBasis",
+    "Shell",
+    "Targets",
+    "all_or_nothing",
+    "check_mergeable",
+    "check_one_spread",
+    "check_same_frame",
+    "check_same_outputs",
+    "make_executor",
+    "read_rows",
+    "read_table",
+    "snapshot",
+]
 
 # From y and the number of rows to targets (n, p) or class codes (n,), and what makes targets of codes.
 Encode = Callable[[Any, int], tuple[AnyArray, Coding | None]]
@@ -80,6 +110,28 @@ def read_table(estimator: Any, X: Any, y: Any, sample_weight: Any, *, encode: En
     return ArrayTable(rows, labels, check_sample_weight(sample_weight, n_rows=rows.n_rows), coding)
 
 
+class Shell(BaseEstimator, ABC):
+    """An estimator that is fitted to a table; regressors and classifiers read it differently (``_read``)."""
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit to rows X (n, d) and y: targets (n,) or (n, p), or labels (n,)."""
+        self._validate_params()
+        with all_or_nothing(self):
+            self._fit(self._read(X, y, sample_weight, first=True))
+        return self
+
+    def _add_rows(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Self:
+        """``partial_fit``, with the classes that the user names."""
+        self._validate_params()
+        with all_or_nothing(self):
+            self._partial_fit(self._read(X, y, sample_weight, first=not is_fitted(self), classes=classes))
+        return self
+
+    @abstractmethod
+    def _fit(self, table: ArrayTable) -> None:
+        """Fit to a table that was checked."""
+
+
 def read_rows(estimator: Any, X: Any, *, reset: bool) -> Rows:
     """Check rows given as an array, a data frame or a source of rows; remember (``reset``) or compare their width."""
     if not isinstance(X, Rows):
@@ -108,3 +160,205 @@ def make_executor(estimator: Any) -> Executor:
     """The executor in use, or threads as ``n_jobs`` and ``verbose`` ask for."""
     executor: Executor | None = given_executor()
     return Threads(estimator.n_jobs, verbose=estimator.verbose) if executor is None else executor
+
+
+BASIS_CONSTRAINTS: dict[str, Any] = {
+    "kernel": "no_validation",  # checked, with a message of its own, by as_kernel
+    "n_basis": [Interval(Integral, 1, None, closed="left")],
+    "basis": "no_validation",  # checked, with a message of its own, by choose_basis
+    "intercept": ["boolean"],
+    "random_state": ["random_state"],
+    "n_jobs": [None, Integral],
+    "verbose": ["verbose"],
+}
+
+
+class OnBasis(ABC):
+    """An estimator with the parameters above and, once fitted, a ``_frame``."""
+
+    kernel: Any
+    n_basis: int
+    basis: Any
+    random_state: Any
+
+    @property
+    @abstractmethod
+    def _frame(self) -> Frame:
+        """The basis and the factor of its kernel matrix."""
+
+    def _choose_frame(self, table: ArrayTable, dtype: np.dtype[Any], *, steady: bool = False) -> Frame:
+        """Choose the basis; ``steady`` if differences k(x, x) - |v|² will be taken (see ``Frame.build``)."""
+        random_state = check_random_state(self.random_state)
+        kernel = resolve_kernel(self.kernel, table, random_state)
+        targets = table.shifted(target_shift(table, intercept=getattr(self, "intercept", False))).targets
+        basis = choose_basis(
+            self.basis, table.rows, targets, kernel, int(self.n_basis),
+            weights=table.weights, random_state=random_state, executor=make_executor(self),
+        )  # fmt: skip
+        return Frame.build(kernel, basis, dtype, steady=steady)
+
+    @property
+    def kernel_(self) -> Kernel:
+        """The kernel with its parameters as numbers."""
+        check_is_fitted(self)
+        return self._frame.kernel
+
+    @property
+    def basis_(self) -> FloatArray:
+        """Basis points that are in use, shape (rank, d)."""
+        check_is_fitted(self)
+        return self._frame.basis.points
+
+    @property
+    def basis_index_(self) -> Any:
+        """Row numbers of the basis points (in the first rows seen), or None if they were given."""
+        check_is_fitted(self)
+        return self._frame.basis.index
+
+    @property
+    def basis_note_(self) -> str:
+        """Why there are fewer basis points than were asked for, or an empty string."""
+        check_is_fitted(self)
+        return self._frame.basis.note
+
+    @property
+    def basis_residual_trace_(self) -> float | None:
+        """Share of the trace of the kernel matrix that the basis leaves, if the strategy knows it."""
+        check_is_fitted(self)
+        return self._frame.basis.residual_trace
+
+    @property
+    def rank_(self) -> int:
+        """Numerical rank of the basis: points that the others span to rounding are left out."""
+        return len(self.basis_)
+
+
+def check_mergeable(mine: Any, theirs: Any) -> None:
+    """Refuse to merge with an estimator of another class, or one that is not fitted."""
+    check_is_fitted(mine)
+    if type(theirs) is not type(mine):
+        msg = f"cannot merge a {type(theirs).__name__} into a {type(mine).__name__}."
+        raise ValueError(msg)
+    check_is_fitted(theirs)
+
+
+def check_same_frame(mine: Frame, theirs: Frame) -> None:
+    """Refuse to merge what was summed on different bases."""
+    if not mine.kernel.equals(theirs.kernel):
+        msg = (
+            f"cannot merge models with different kernels, {mine.kernel} and {theirs.kernel}: "
+            "fit the second with kernel=first.kernel_."
+        )
+        raise ValueError(msg)
+    if not mine.same_as(theirs):
+        msg = (
+            "cannot merge models with different bases: fit the second with basis=first.basis_ "
+            "(and rows of the same dtype)."
+        )
+        raise ValueError(msg)
+
+
+def check_same_outputs(mine: int, theirs: int) -> None:
+    """Refuse to merge models of different targets."""
+    if mine != theirs:
+        msg = f"cannot merge models with different numbers of outputs, {mine} and {theirs}."
+        raise ValueError(msg)
+
+
+class Targets:
+    """Checks targets and makes columns of them, for ``read_table``.
+
+    Attributes
+    ----------
+    flat : bool
+        Whether the last ones had one dimension.
+    """
+
+    flat: bool
+
+    def __call__(self, y: Any, n_rows: int) -> tuple[FloatArray, None]:
+        """Targets (n, p), float64."""
+        targets = check_targets(y, n_rows=n_rows)
+        self.flat = targets.ndim == 1
+        return Regression(self.flat).columns(targets), None
+
+
+class KernelRegressor(RegressorMixin):
+    """A regressor that ends in an expansion; ``_flat`` tells whether y had one dimension."""
+
+    _flat: bool
+
+    @property
+    def outputs_(self) -> Regression:
+        """What the columns of the expansion mean."""
+        check_is_fitted(self)
+        return Regression(self._flat)
+
+    @property
+    def coefficients_(self) -> FloatArray:
+        """Weights of the expansion's points, shape (m,) or (m, p)."""
+        return self.outputs_.predict(self._mean_expansion().coefficients)
+
+    @property
+    def intercept_(self) -> Any:
+        """The constant b, a number or an array (p,)."""
+        flat, intercept = self.outputs_.flat, self._mean_expansion().intercept
+        return float(intercept[0]) if flat else intercept
+
+    def predict(
+        self, X: Any, return_std: bool = False, return_cov: bool = False
+    ) -> FloatArray | tuple[FloatArray, FloatArray]:
+        """Predict the mean, and on request the standard deviation (n,) or the covariance (n, n) of the function.
+
+        They are those of the function without noise, in units in which λ is the noise variance and the kernel's
+        amplitude the prior variance. All outputs share them.
+        """
+        outputs, rows = self.outputs_, read_rows(self, X, reset=False)
+        check_one_spread(return_std, return_cov)
+        mean = outputs.predict(self._evaluate_rows(rows))
+        if return_cov:
+            return mean, self._covariance(rows)
+        return (mean, self._standard_deviations(rows)) if return_std else mean
+
+    def _read(self, X: Any, y: Any, sample_weight: Any, *, first: bool, classes: None = None) -> ArrayTable:
+        """The table of a first or a later call, whose targets must look like the first."""
+        targets = Targets()
+        table = read_table(self, X, y, sample_weight, encode=targets, reset=first)
+        if first:
+            self._flat = targets.flat
+        else:
+            self._check_outputs(table, targets, self._n_outputs)
+        return table
+
+    @property
+    def _n_outputs(self) -> int:
+        return len(self._mean_expansion().intercept)
+
+    def _mean_expansion(self) -> KernelExpansion:
+        """The model; without its variance, where that is computed on demand."""
+        expansion: KernelExpansion = self.expansion_
+        return expansion
+
+    def _evaluate_rows(self, rows: Rows) -> FloatArray:
+        return self._mean_expansion().evaluate(rows, executor=make_executor(self))
+
+    def _standard_deviations(self, rows: Rows) -> FloatArray:
+        expansion: KernelExpansion = self.expansion_
+        return np.sqrt(expansion.variances(rows, executor=make_executor(self)))
+
+    def _covariance(self, rows: Rows) -> FloatArray:
+        expansion: KernelExpansion = self.expansion_
+        return expansion.covariance(rows, executor=make_executor(self))
+
+    def _check_outputs(self, table: ArrayTable, targets: Targets, n_outputs: int) -> None:
+        """Refuse later targets that do not look like the first."""
+        if (table.n_outputs, targets.flat) != (n_outputs, self._flat):
+            shape = "(n,)" if self._flat else f"(n, {n_outputs})"
+            msg = f"y must have the shape {shape} of the first rows seen; it has {table.n_outputs} output(s)."
+            raise ValueError(msg)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        tags.input_tags.sparse = True
+        return tags

@@ -5,8 +5,8 @@ import pytest
 from sklearn.base import BaseEstimator
 
 from mercer.engine import ArrayRows, ArrayTable, as_rows
-from mercer.estimators.regression import Targets
 from mercer.estimators.shell import (
+    Targets,
     all_or_nothing,
     check_one_spread,
     make_executor,

@@ -6,7 +6,7 @@ from scipy.linalg import cholesky
 
 from mercer.basis import Basis
 from mercer.engine import ArrayRows, ArrayTable, Threads, normal_statistics
-from mercer.estimators.on_basis import check_same_frame, check_same_outputs
+from mercer.estimators.shell import check_same_frame, check_same_outputs
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.kernels import Function, Gaussian, Linear, Matern
 from mercer.methods.frame import Frame
