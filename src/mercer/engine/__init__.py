@@ -4,6 +4,7 @@ Where rows are (``rows``, ``table``), who computes (``executors``) and what is c
 ``products`` and others) are independent of each other.
 """
 
+from mercer.engine.blocks import BlockTable, Spans
 from mercer.engine.conditional import ConditionalStatistics, conditional_statistics
 from mercer.engine.executors.sequence import Sequence
 from mercer.engine.executors.threads import Threads, blas_threads
@@ -27,11 +28,22 @@ from mercer.engine.products import (
     transposed_times,
 )
 from mercer.engine.residuals import ResidualProducts, residual_products
-from mercer.engine.rows import ArrayRows, Rows, SomeRows, SparseRows, as_rows
 from mercer.engine.sequential import SequentialLearner, learn_table
 from mercer.engine.sparse_kernel import SparseGram, SparseKernel
 from mercer.engine.statistics import Features, NormalStatistics, normal_statistics
-from mercer.engine.table import ArrayTable, Block, BlockTable, Coding, Part, Spans, Table, as_table
+from mercer.engine.table import (
+    ArrayRows,
+    ArrayTable,
+    Block,
+    Coding,
+    Part,
+    Rows,
+    SomeRows,
+    SparseRows,
+    Table,
+    as_rows,
+    as_table,
+)
 
 __all__ = [
     "ArrayRows",

@@ -28,9 +28,10 @@ import numpy as np
 from mercer._stored import stored
 from mercer._stored.checks import need
 from mercer._typing import FloatArray
+from mercer.engine.blocks import BlockTable
 from mercer.engine.passes import Executor, Tile
 from mercer.engine.statistics import AugmentedPass, Features, NormalStatistics
-from mercer.engine.table import ArrayTable, Block, BlockTable
+from mercer.engine.table import ArrayTable, Block
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.kernels import Kernel
 from mercer.solvers.dense import add_gram, factor_upper, solve_upper, subtract_products

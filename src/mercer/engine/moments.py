@@ -8,8 +8,7 @@ import numpy as np
 
 from mercer._typing import FloatArray
 from mercer.engine.passes import Executor, Pass, Tile
-from mercer.engine.rows import Rows
-from mercer.engine.table import ArrayTable
+from mercer.engine.table import ArrayTable, Rows
 
 __all__ = ["row_moments"]
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from mercer._typing import AnyArray, FloatArray, IntArray
 from mercer.engine.passes import Executor, Pass, RowPass, Tile
-from mercer.engine.rows import Rows
-from mercer.engine.table import ArrayTable
+from mercer.engine.table import ArrayTable, Rows
 
 __all__ = ["nearest_points", "nearest_rows", "neighbour_distance"]
 

@@ -10,9 +10,8 @@ import numpy as np
 
 from mercer._typing import AnyArray, FloatArray
 from mercer.engine.passes import Executor, Pass, RowPass, Tile
-from mercer.engine.rows import Rows
 from mercer.engine.statistics import Features
-from mercer.engine.table import ArrayTable
+from mercer.engine.table import ArrayTable, Rows
 from mercer.kernels import Kernel, Section
 
 __all__ = [

@@ -13,9 +13,8 @@ import numpy as np
 
 from mercer._typing import FloatArray
 from mercer.engine.passes import Executor, Pass, Tile
-from mercer.engine.rows import Rows
 from mercer.engine.statistics import Features
-from mercer.engine.table import ArrayTable
+from mercer.engine.table import ArrayTable, Rows
 from mercer.kernels import Section
 
 __all__ = ["ResidualProducts", "residual_products"]

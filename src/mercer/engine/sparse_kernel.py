@@ -15,12 +15,12 @@ from scipy import sparse
 from mercer._stored import stored
 from mercer._stored.checks import check_compressed, check_finite, check_kernel, check_shape, need
 from mercer._typing import AnyArray, FloatArray, IntArray
+from mercer.engine.blocks import Spans
 from mercer.engine.memory import available_memory
 from mercer.engine.neighbours import Grid, Neighbours
 from mercer.engine.passes import Executor, Pass, RowPass, Tile
-from mercer.engine.rows import Rows
 from mercer.engine.sparse_loops import count, mirror, multiply
-from mercer.engine.table import ArrayTable, Spans
+from mercer.engine.table import ArrayTable, Rows
 from mercer.kernels import Compact
 
 __all__ = ["SizeEstimate", "SparseGram", "SparseKernel"]

@@ -1,4 +1,4 @@
-"""Tables: rows with their targets and weights, in partitions that can be read on their own."""
+"""Rows and tables: where rows are; and rows with targets and weights, in partitions that can be read on their own."""
 
 from __future__ import annotations
 
@@ -9,14 +9,27 @@ from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from mercer._stored import stored
-from mercer._stored.checks import check_columns, check_finite, check_shape, need
+from mercer._stored.checks import check_columns, check_compressed, check_finite, check_shape, need
 from mercer._typing import AnyArray, FloatArray, IntArray
 from mercer.engine.passes import Scratch, Tile
-from mercer.engine.rows import ArrayRows, Rows, as_rows
 
-__all__ = ["ArrayTable", "Block", "BlockTable", "Coding", "Part", "Spans", "Table", "as_table"]
+__all__ = [
+    "ArrayRows",
+    "ArrayTable",
+    "Block",
+    "Coding",
+    "Part",
+    "Rows",
+    "SomeRows",
+    "SparseRows",
+    "Table",
+    "as_rows",
+    "as_table",
+    "partition_bounds",
+]
 
 # Rows that belong together: next to each other, or anywhere.
 Block = slice | IntArray
@@ -25,6 +38,162 @@ Block = slice | IntArray
 # enough for many workers, and few enough that starting and merging a sum is small beside the sum itself.
 _PARTITION_ROWS, _FEWEST_ROWS = 8192, 512
 _FEWEST_PARTITIONS, _MOST_PARTITIONS = 8, 64
+
+
+class Rows(ABC):
+    """A source of rows, perhaps larger than memory.
+
+    A new kind of source (a file format, a cluster) is a subclass with two methods.
+
+    Attributes
+    ----------
+    n_rows, n_features : int
+    dtype : numpy.dtype
+        Type of the tiles, float32 or float64.
+    """
+
+    n_rows: int
+    n_features: int
+    dtype: np.dtype[Any]
+
+    @abstractmethod
+    def read(self, start: int, stop: int) -> FloatArray:
+        """Rows start..stop, as a C-contiguous array of ``dtype``, checked for NaN and infinity."""
+
+    @abstractmethod
+    def take(self, indices: IntArray) -> FloatArray:
+        """The given rows, for a sample or a basis: memory grows with their number."""
+
+    def tiles(self, first: int, last: int, size: int) -> Iterator[tuple[int, int, FloatArray]]:
+        """Rows first..last in tiles (start, stop, rows); a source that reads in large pieces cuts them up here."""
+        for start in range(first, last, size):
+            stop = min(start + size, last)
+            yield start, stop, self.read(start, stop)
+
+    def part(self, start: int, stop: int) -> Rows:
+        """Rows start..stop as a source of their own, to be read elsewhere: it ships with no more than it needs."""
+        return SomeRows(self, np.arange(start, stop))
+
+    def subset(self, index: IntArray) -> Rows:
+        """Some of the rows, in this order."""
+        return SomeRows(self, index)
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return self.n_rows
+
+
+@stored
+class ArrayRows(Rows):
+    """Rows of an array (n, d) or a memory map of any numeric dtype and order; each tile is converted when it is read.
+
+    ``checked`` says that the values are known to be finite.
+    """
+
+    _array: AnyArray
+    _checked: bool
+
+    def __init__(self, array: AnyArray, *, checked: bool = False) -> None:
+        self._array, self._checked = array, checked
+        self.n_rows, self.n_features = array.shape
+        self.dtype = np.dtype(np.float32 if array.dtype == np.float32 else np.float64)
+
+    def check_stored(self) -> None:
+        """Refuse what is no table of numbers."""
+        need(self._array.ndim == 2 and self._array.dtype.kind in "biuf", "kept rows are no table of numbers.")
+        need(not self._checked or np.all(np.isfinite(self._array)), "kept rows have NaN or infinity.")
+
+    def rebuild_stored(self) -> None:
+        """Set what follows from the array."""
+        self.__init__(self._array, checked=self._checked)  # type: ignore[misc]
+
+    def read(self, start: int, stop: int) -> FloatArray:
+        """Rows start..stop, a view where dtype and order allow it."""
+        return self._finite(np.ascontiguousarray(self._array[start:stop], dtype=self.dtype), start)
+
+    def take(self, indices: IntArray) -> FloatArray:
+        """Return a copy of the given rows."""
+        return self._finite(np.ascontiguousarray(self._array[indices], dtype=self.dtype), None)
+
+    def part(self, start: int, stop: int) -> Rows:
+        """A slice of the array."""
+        return ArrayRows(np.asarray(self._array[start:stop]), checked=self._checked)
+
+    def _finite(self, tile: FloatArray, start: int | None) -> FloatArray:
+        if not self._checked and not np.all(np.isfinite(tile)):
+            where = "" if start is None else f" (rows {start} to {start + len(tile) - 1})"
+            msg = f"Input X contains NaN or infinity{where}."
+            raise ValueError(msg)
+        return tile
+
+
+@stored
+class SparseRows(Rows):
+    """Rows of a SciPy sparse matrix (n, d) of finite values; each tile is made dense when it is read."""
+
+    _values: FloatArray
+    _columns: IntArray
+    _starts: IntArray
+    n_features: int
+
+    def __init__(self, matrix: Any) -> None:
+        self.dtype = np.dtype(np.float32 if matrix.dtype == np.float32 else np.float64)
+        self._matrix = sparse.csr_array(matrix, dtype=self.dtype)
+        self._values, self._columns, self._starts = self._matrix.data, self._matrix.indices, self._matrix.indptr
+        self.n_rows, self.n_features = matrix.shape
+
+    def read(self, start: int, stop: int) -> FloatArray:
+        """Rows start..stop, dense."""
+        return np.asarray(self._matrix[start:stop].toarray(), dtype=self.dtype)
+
+    def take(self, indices: IntArray) -> FloatArray:
+        """The given rows, dense."""
+        return np.asarray(self._matrix[indices].toarray(), dtype=self.dtype)
+
+    def part(self, start: int, stop: int) -> Rows:
+        """The same rows, still sparse."""
+        return SparseRows(self._matrix[start:stop])
+
+    def sparse_rows(self, index: IntArray) -> SparseRows:
+        """The given rows, still sparse."""
+        return SparseRows(self._matrix[index])
+
+    def check_stored(self) -> None:
+        """Refuse arrays that are no matrix."""
+        check_compressed((len(self._starts) - 1, int(self.n_features)), self._values, self._columns, self._starts)
+        check_finite(self._values, "kept rows")
+
+    def rebuild_stored(self) -> None:
+        """Make the matrix of its arrays."""
+        shape = len(self._starts) - 1, int(self.n_features)
+        self.__init__(sparse.csr_array((self._values, self._columns, self._starts), shape=shape))  # type: ignore[misc]
+
+
+class SomeRows(Rows):
+    """Some rows of another source, given by their numbers (n,), and taken a tile at a time."""
+
+    def __init__(self, rows: Rows, index: IntArray) -> None:
+        self._rows, self._index = rows, index
+        self.n_rows, self.n_features, self.dtype = len(index), rows.n_features, rows.dtype
+
+    def read(self, start: int, stop: int) -> FloatArray:
+        """Rows start..stop of these."""
+        return self._rows.take(self._index[start:stop])
+
+    def take(self, indices: IntArray) -> FloatArray:
+        """The given rows of these."""
+        return self._rows.take(self._index[indices])
+
+    def part(self, start: int, stop: int) -> Rows:
+        """Rows in memory are shipped themselves; else the source and their numbers are."""
+        index = self._index[start:stop]
+        if isinstance(self._rows, ArrayRows):
+            return ArrayRows(self._rows.take(index), checked=True)
+        return self._rows.sparse_rows(index) if isinstance(self._rows, SparseRows) else SomeRows(self._rows, index)
+
+    def subset(self, index: IntArray) -> Rows:
+        """Rows of the same source, so that subsets do not nest."""
+        return SomeRows(self._rows, self._index[index])
 
 
 class Coding(ABC):
@@ -73,7 +242,17 @@ class Table(ABC):
     n_outputs: int
     dtype: np.dtype[Any]
     has_given_tiles: bool = False  # whether tiles are blocks of rows that must be seen together
-    is_array: bool = False  # whether any number of rows can be had without reading and joining tiles
+
+    def _describe(self, n_rows: int, n_features: int, n_outputs: int, dtype: Any) -> None:
+        """Set the attributes, of a frozen dataclass too."""
+        named = {"n_rows": n_rows, "n_features": n_features, "n_outputs": n_outputs, "dtype": np.dtype(dtype)}
+        for name, value in named.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def is_array(self) -> bool:
+        """Whether any number of rows can be had without reading and joining tiles."""
+        return False
 
     @abstractmethod
     def parts(self) -> Sequence[Part]:
@@ -116,6 +295,13 @@ class ArrayTable(Table):
     coding: Coding | None = None
     shift: FloatArray | None = None
 
+    def __post_init__(self) -> None:
+        if self.coding is not None:
+            n_outputs = self.coding.n_columns
+        else:
+            n_outputs = 0 if self.labels is None else int(self.labels.shape[-1])
+        self._describe(self.rows.n_rows, self.rows.n_features, n_outputs, self.rows.dtype)
+
     def check_stored(self) -> None:
         """Refuse targets and weights of other rows."""
         n_rows = self.rows.n_rows
@@ -128,29 +314,7 @@ class ArrayTable(Table):
         need(self.shift is None or self.shift.shape == (self.n_outputs,), "kept targets have another shift.")
 
     @property
-    def n_rows(self) -> int:  # type: ignore[override]
-        """Number of rows."""
-        return self.rows.n_rows
-
-    @property
-    def n_features(self) -> int:  # type: ignore[override]
-        """Number of columns of X."""
-        return self.rows.n_features
-
-    @property
-    def n_outputs(self) -> int:  # type: ignore[override]
-        """Number of columns of the targets."""
-        if self.coding is not None:
-            return self.coding.n_columns
-        return 0 if self.labels is None else int(self.labels.shape[1])
-
-    @property
-    def dtype(self) -> np.dtype[Any]:  # type: ignore[override]
-        """Type of the rows in a tile."""
-        return self.rows.dtype
-
-    @property
-    def is_array(self) -> bool:  # type: ignore[override]
+    def is_array(self) -> bool:
         """Whether the rows are an array."""
         return isinstance(self.rows, ArrayRows)
 
@@ -234,101 +398,6 @@ class _Span(Part):
         return _Span, (shipped, 0, self.n_rows, self.first)
 
 
-@dataclass(frozen=True, eq=False)
-class BlockTable(Table):
-    """A table whose tiles are given blocks of rows, wherever they are, to be seen together.
-
-    Parameters
-    ----------
-    table : ArrayTable
-    blocks : sequence of slices or index arrays
-    """
-
-    table: ArrayTable
-    blocks: Sequence[Block]
-
-    has_given_tiles = True
-
-    def __post_init__(self) -> None:
-        n_rows = sum(map(_length, self.blocks))
-        fields = {"n_rows": n_rows, "n_features": self.table.n_features, "n_outputs": self.table.n_outputs}
-        for name, value in (fields | {"dtype": self.table.dtype}).items():
-            object.__setattr__(self, name, value)
-
-    def parts(self) -> Sequence[Part]:
-        """Runs of blocks."""
-        wanted = len(partition_bounds(self.n_rows)) - 1
-        bounds = np.linspace(0, len(self.blocks), min(wanted, max(1, len(self.blocks))) + 1).round().astype(int)
-        lengths = np.cumsum([0, *map(_length, self.blocks)])
-        spans = pairwise(bounds.tolist())
-        return [_Run(self.table, tuple(self.blocks[start:stop]), int(lengths[start])) for start, stop in spans]
-
-    def n_tiles(self, size: int) -> int:
-        """Number of blocks, whatever the size."""
-        return len(self.blocks)
-
-    def longest_tile(self, size: int) -> int:
-        """Rows of the largest block, whatever the size."""
-        return max(map(_length, self.blocks), default=0)
-
-
-@dataclass(frozen=True, eq=False)
-class _Run(Part):
-    """Some blocks of a table."""
-
-    table: ArrayTable
-    blocks: tuple[Block, ...]
-    first: int = 0  # rows in the blocks before
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "n_rows", sum(map(_length, self.blocks)))
-
-    def tiles(self, size: int, scratch: Scratch) -> Iterator[Tile]:
-        for block in self.blocks:
-            rows, targets, weights = self.table.read(block)
-            yield Tile(rows, targets, weights, scratch=scratch)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        bounds = np.cumsum([0, *map(_length, self.blocks)]).tolist()
-        numbers = [np.arange(b.start, b.stop) if isinstance(b, slice) else b for b in self.blocks]
-        index = np.concatenate([np.empty(0, dtype=np.intp), *numbers])
-        table = self.table.subset(index)
-        shipped = replace(table, rows=table.rows.part(0, len(index)))
-        return _Run, (shipped, tuple(slice(start, stop) for start, stop in pairwise(bounds)), self.first)
-
-
-@dataclass(frozen=True, eq=False)
-class Spans(Table):
-    """Numbers 0 to n without rows, in given spans: for passes over something else that can be cut up.
-
-    A pass finds in ``tile.first`` and ``tile.n_rows`` which numbers are meant.
-    """
-
-    bounds: Sequence[int]
-
-    def __post_init__(self) -> None:
-        fields = {"n_rows": int(self.bounds[-1]), "n_features": 0, "n_outputs": 0, "dtype": np.dtype(np.float64)}
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
-
-    def parts(self) -> Sequence[Part]:
-        """The spans."""
-        return [_Numbers(int(start), int(stop) - int(start)) for start, stop in pairwise(self.bounds)]
-
-    def n_tiles(self, size: int) -> int:
-        """Number of spans, whatever the size."""
-        return len(self.bounds) - 1
-
-
-@dataclass(frozen=True, eq=False)
-class _Numbers(Part):
-    first: int
-    n_rows: int
-
-    def tiles(self, size: int, scratch: Scratch) -> Iterator[Tile]:
-        yield Tile(np.empty((self.n_rows, 0)), np.empty((self.n_rows, 0)), first=self.first, scratch=scratch)
-
-
 def partition_bounds(n_rows: int) -> list[int]:
     """Where the partitions of so many rows begin and end."""
     wanted = min(max(n_rows // _PARTITION_ROWS, _FEWEST_PARTITIONS), _MOST_PARTITIONS)
@@ -336,10 +405,19 @@ def partition_bounds(n_rows: int) -> list[int]:
     return [n_rows * i // number for i in range(number + 1)]
 
 
+def as_rows(table: Any) -> Rows:
+    """Return the argument if it is a source of rows, else a source for it as an array."""
+    if isinstance(table, Rows):
+        return table
+    if sparse.issparse(table):
+        return SparseRows(table)
+    array = np.asarray(table)
+    if array.ndim != 2:
+        msg = f"rows must form a two-dimensional array, got {array.ndim} dimension(s)."
+        raise ValueError(msg)
+    return ArrayRows(array)
+
+
 def as_table(rows: Any) -> Table:
     """Return the argument if it is a table, else a table of its rows alone."""
     return rows if isinstance(rows, Table) else ArrayTable(as_rows(rows))
-
-
-def _length(block: Block) -> int:
-    return int(block.stop - block.start) if isinstance(block, slice) else len(block)

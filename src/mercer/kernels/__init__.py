@@ -8,14 +8,13 @@
 from inspect import isabstract, isclass
 
 from mercer.kernels.algebra import Product, Sum
-from mercer.kernels.base import Kernel, Section
+from mercer.kernels.base import Kernel, Section, as_kernel
 from mercer.kernels.compact import Compact
 from mercer.kernels.compact_gaussian import CompactGaussian
 from mercer.kernels.function import Function
 from mercer.kernels.gaussian import Gaussian
 from mercer.kernels.linear import Linear
 from mercer.kernels.matern import Matern
-from mercer.kernels.named import as_kernel
 from mercer.kernels.polynomial import Polynomial
 from mercer.kernels.precomputed import Precomputed
 from mercer.kernels.profiles import elementwise

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mercer.kernels.algebra import Sum
     from mercer.kernels.closed_form import Form
 
-__all__ = ["Factors", "Kernel", "Section", "check_positive", "tile_buffer"]
+__all__ = ["Factors", "Kernel", "Section", "as_kernel", "check_positive", "tile_buffer"]
 
 
 _DIAGONAL_TILE = 16  # rows: of a small square of kernel values only the diagonal is used
@@ -162,6 +162,11 @@ class Kernel(BaseEstimator, ABC):
         self.check(n_features=sample.shape[1])
         return clone(self)  # type: ignore[no-any-return]
 
+    @classmethod
+    def by_name(cls) -> Self:
+        """The kernel that estimators take for its name alone."""
+        return cls()
+
     @property
     def needs_data(self) -> bool:
         """Whether a parameter is still to be found from data, by ``resolve``."""
@@ -214,6 +219,31 @@ class Kernel(BaseEstimator, ABC):
 
     def _scaled(self, factor: float) -> Kernel:
         return clone(self).set_params(amplitude=self.amplitude * factor)  # type: ignore[no-any-return]
+
+
+def as_kernel(kernel: Any) -> Kernel:
+    """Return the kernel object for a name, a kernel, or a function of two matrices.
+
+    By name the Gaussian and Matérn kernels take their length scale from the data (the median distance).
+
+    Examples
+    --------
+    >>> from mercer.kernels import as_kernel
+    >>> as_kernel("gaussian")
+    Gaussian(length_scale='median')
+    """
+    from mercer.kernels import KERNELS, Function
+
+    if isinstance(kernel, Kernel):
+        return kernel
+    named = {each.name: each for each in KERNELS if each.name is not None}
+    if isinstance(kernel, str) and kernel in named:
+        return named[kernel].by_name()
+    if callable(kernel) and not isinstance(kernel, type):
+        return Function(kernel)
+    names = ", ".join(repr(name) for name in named)
+    msg = f"kernel must be one of {names}, a kernel object, or a function of two matrices; got {kernel!r}."
+    raise ValueError(msg)
 
 
 def _finite_table(table: Any, name: str) -> FloatArray:

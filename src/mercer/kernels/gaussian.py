@@ -10,8 +10,7 @@ from mercer._jit import array_at, callback
 from mercer._stored import stored
 from mercer._typing import FloatArray
 from mercer.kernels.closed_form import OfDistance
-from mercer.kernels.exponents import scaled_exponent
-from mercer.kernels.profiles import CUTOFF, exp, smallest_value, vanishing
+from mercer.kernels.profiles import CUTOFF, exp, scaled_exponent, smallest_value, vanishing
 from mercer.kernels.stationary import Formula, Stationary
 
 __all__ = ["Gaussian"]

@@ -19,15 +19,14 @@ from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+from scipy.spatial.distance import pdist
 from sklearn.base import clone
 
 from mercer._typing import FloatArray, IntArray
 from mercer.kernels.base import Factors, Kernel, Section, check_positive, tile_buffer
-from mercer.kernels.exponents import recompute_pairs, scale_points, scale_rows, scaling_callback
-from mercer.kernels.length_scale import median_distance
-from mercer.kernels.profiles import Elementwise, Profile
+from mercer.kernels.profiles import Elementwise, Profile, recompute_pairs, scale_points, scale_rows, scaling_callback
 
-__all__ = ["Formula", "Stationary"]
+__all__ = ["Formula", "Stationary", "median_distance"]
 
 # Rows with |x̃|²/2 above this are looked at: below, the error of an exponent is 32 roundings at the most.
 FAR = 32.0
@@ -145,6 +144,11 @@ class Stationary(Kernel):
         if scale.ndim == 1 and n_features is not None and scale.size != n_features:
             msg = f"length_scale has {scale.size} values, but the rows have {n_features} features."
             raise ValueError(msg)
+
+    @classmethod
+    def by_name(cls) -> Self:
+        """With the median distance for a length scale."""
+        return cls(length_scale="median")
 
     @property
     def needs_data(self) -> bool:
@@ -312,3 +316,25 @@ class Contraction:
     def by_parameters(self) -> dict[str, FloatArray]:
         by_amplitude = np.sum(self._slopes if self._kernel.own_slope else self._values())
         return {"length_scale": self._by_scale, "amplitude": np.asarray(by_amplitude)}
+
+
+def median_distance(sample: FloatArray, weights: FloatArray | None = None) -> float:
+    """Weighted median of the distances between distinct rows; 1 where there are no two distinct rows.
+
+    Pairs of equal rows do not count, so that a row of weight 2 is the same as the row given twice. Time and memory grow
+    with the square of the sample: give it a thousand rows, not all.
+    """
+    rows = np.asarray(sample, dtype=np.float64)
+    spread = np.max(np.abs(rows - rows[0]), initial=0.0)  # divide by it: squares of huge values would overflow
+    if spread == 0.0 or not np.isfinite(spread):
+        return 1.0
+    distances = pdist(rows / spread)
+    first, second = np.triu_indices(len(rows), k=1)
+    pair_weights = np.ones_like(distances) if weights is None else weights[first] * weights[second]
+    counted = (distances > 0) & (pair_weights > 0)
+    if not np.any(counted):
+        return 1.0
+    order = np.argsort(distances[counted])
+    cumulative = np.cumsum(pair_weights[counted][order])
+    middle = np.searchsorted(cumulative, cumulative[-1] / 2)
+    return float(distances[counted][order][middle] * spread)

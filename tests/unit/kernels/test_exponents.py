@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mercer.kernels.exponents import scale_points, scale_rows
+from mercer.kernels.profiles import scale_points, scale_rows
 
 N = 20
 

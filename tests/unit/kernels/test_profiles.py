@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from mercer.kernels import Gaussian, Matern, elementwise
-from mercer.kernels.exponents import recompute_pairs, scale_rows
-from mercer.kernels.profiles import CUTOFF, as_power, exp, power, representable
+from mercer.kernels.profiles import CUTOFF, as_power, exp, power, recompute_pairs, representable, scale_rows
 
 both_dtypes = pytest.mark.parametrize("dtype", [np.float64, np.float32])
 

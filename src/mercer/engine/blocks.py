@@ -1,0 +1,110 @@
+"""Tables of given blocks: rows to be seen together, or numbers without rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from mercer.engine.passes import Scratch, Tile
+from mercer.engine.table import ArrayTable, Block, Part, Table, partition_bounds
+
+__all__ = ["BlockTable", "Spans"]
+
+
+@dataclass(frozen=True, eq=False)
+class BlockTable(Table):
+    """A table whose tiles are given blocks of rows, wherever they are, to be seen together.
+
+    Parameters
+    ----------
+    table : ArrayTable
+    blocks : sequence of slices or index arrays
+    """
+
+    table: ArrayTable
+    blocks: Sequence[Block]
+
+    has_given_tiles = True
+
+    def __post_init__(self) -> None:
+        table, n_rows = self.table, sum(map(_length, self.blocks))
+        self._describe(n_rows, table.n_features, table.n_outputs, table.dtype)
+
+    def parts(self) -> Sequence[Part]:
+        """Runs of blocks."""
+        wanted = len(partition_bounds(self.n_rows)) - 1
+        bounds = np.linspace(0, len(self.blocks), min(wanted, max(1, len(self.blocks))) + 1).round().astype(int)
+        lengths = np.cumsum([0, *map(_length, self.blocks)])
+        spans = pairwise(bounds.tolist())
+        return [_Run(self.table, tuple(self.blocks[start:stop]), int(lengths[start])) for start, stop in spans]
+
+    def n_tiles(self, size: int) -> int:
+        """Number of blocks, whatever the size."""
+        return len(self.blocks)
+
+    def longest_tile(self, size: int) -> int:
+        """Rows of the largest block, whatever the size."""
+        return max(map(_length, self.blocks), default=0)
+
+
+@dataclass(frozen=True, eq=False)
+class _Run(Part):
+    """Some blocks of a table."""
+
+    table: ArrayTable
+    blocks: tuple[Block, ...]
+    first: int = 0  # rows in the blocks before
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n_rows", sum(map(_length, self.blocks)))
+
+    def tiles(self, size: int, scratch: Scratch) -> Iterator[Tile]:
+        for block in self.blocks:
+            rows, targets, weights = self.table.read(block)
+            yield Tile(rows, targets, weights, scratch=scratch)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        bounds = np.cumsum([0, *map(_length, self.blocks)]).tolist()
+        numbers = [np.arange(b.start, b.stop) if isinstance(b, slice) else b for b in self.blocks]
+        index = np.concatenate([np.empty(0, dtype=np.intp), *numbers])
+        table = self.table.subset(index)
+        shipped = replace(table, rows=table.rows.part(0, len(index)))
+        return _Run, (shipped, tuple(slice(start, stop) for start, stop in pairwise(bounds)), self.first)
+
+
+@dataclass(frozen=True, eq=False)
+class Spans(Table):
+    """Numbers 0 to n without rows, in given spans: for passes over something else that can be cut up.
+
+    A pass finds in ``tile.first`` and ``tile.n_rows`` which numbers are meant.
+    """
+
+    bounds: Sequence[int]
+
+    def __post_init__(self) -> None:
+        self._describe(int(self.bounds[-1]), 0, 0, np.float64)
+
+    def parts(self) -> Sequence[Part]:
+        """The spans."""
+        return [_Numbers(int(start), int(stop) - int(start)) for start, stop in pairwise(self.bounds)]
+
+    def n_tiles(self, size: int) -> int:
+        """Number of spans, whatever the size."""
+        return len(self.bounds) - 1
+
+
+@dataclass(frozen=True, eq=False)
+class _Numbers(Part):
+    first: int
+    n_rows: int
+
+    def tiles(self, size: int, scratch: Scratch) -> Iterator[Tile]:
+        yield Tile(np.empty((self.n_rows, 0)), np.empty((self.n_rows, 0)), first=self.first, scratch=scratch)
+
+
+def _length(block: Block) -> int:
+    return int(block.stop - block.start) if isinstance(block, slice) else len(block)
