@@ -30,6 +30,7 @@ from mercer.engine.products import (
 from mercer.engine.residuals import ResidualProducts, residual_products
 from mercer.engine.sequential import SequentialLearner, learn_table
 from mercer.engine.sparse_kernel import SparseGram, SparseKernel
+from mercer.engine.sparse_rows import SparseRows
 from mercer.engine.statistics import Features, NormalStatistics, normal_statistics
 from mercer.engine.table import (
     ArrayRows,
@@ -39,7 +40,6 @@ from mercer.engine.table import (
     Part,
     Rows,
     SomeRows,
-    SparseRows,
     Table,
     as_rows,
     as_table,

@@ -113,10 +113,9 @@ class _TransposedTimes(_Chunked, Pass[FloatArray, FloatArray]):
 
 @dataclass(frozen=True)
 class _OnFeatures:
-    """Something computed from the features of a tile."""
+    """Something computed from the features φ of a tile."""
 
     features: Features
-    vectors: FloatArray  # (m, p)
 
     @property
     def width(self) -> int:
@@ -131,45 +130,40 @@ class _OnFeatures:
 
 
 @dataclass(frozen=True)
-class _FeaturesTimes(_OnFeatures, RowPass):
-    """V u."""
+class _FeatureValues(_OnFeatures, RowPass):
+    """φ itself."""
 
-    name, fewest = "features times vectors", 64
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (self.vectors.shape[1],)
-
-    def apply(self, tile: Tile, out: AnyArray) -> None:
-        np.matmul(self.phi(tile), self.vectors, out=out)
-
-
-@dataclass(frozen=True)
-class _FeatureValues(RowPass):
-    """V itself."""
-
-    features: Features
-
-    name, fewest = "features", 64
-
-    @property
-    def width(self) -> int:
-        return self.features.width
+    name = "features"
 
     @property
     def shape(self) -> tuple[int, ...]:
         return (self.features.width,)
-
-    def prepare(self) -> None:
-        self.features.prepare()
 
     def apply(self, tile: Tile, out: AnyArray) -> None:
         self.features.tile(tile.rows, out)
 
 
 @dataclass(frozen=True)
+class _FeaturesTimes(_OnFeatures, RowPass):
+    """φ T."""
+
+    matrix: FloatArray  # (m, b)
+
+    name, fewest = "features times vectors", 64
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.matrix.shape[1],)
+
+    def apply(self, tile: Tile, out: AnyArray) -> None:
+        np.matmul(self.phi(tile), self.matrix, out=out)
+
+
+@dataclass(frozen=True)
 class _GramTimes(_OnFeatures, Pass[FloatArray, FloatArray]):
-    """K_mn W (K_nm v)."""
+    """Σ ω φᵀ(φ v)."""
+
+    vectors: FloatArray  # (m, p)
 
     name = "normal product"
 
@@ -185,34 +179,23 @@ class _GramTimes(_OnFeatures, Pass[FloatArray, FloatArray]):
 
 
 @dataclass(frozen=True)
-class _Projected:
-    """K_nm T of a tile, T (m, b)."""
+class _Projected(_OnFeatures):
+    """φ T in the worker's memory."""
 
-    kernel: Kernel
-    points: FloatArray  # (m, d)
     matrix: FloatArray  # (m, b)
-
-    @cached_property
-    def _section(self) -> Section:
-        return self.kernel.bind(self.points)
 
     @property
     def width(self) -> int:
-        return len(self.points) + int(self.matrix.shape[1])
-
-    def prepare(self) -> None:
-        _ = self._section
+        return self.features.width + int(self.matrix.shape[1])
 
     def projections(self, tile: Tile) -> FloatArray:
-        """K_nm T, in the worker's memory."""
-        values = tile.scratch.array("values", (tile.n_rows, len(self.points)))
         out = tile.scratch.array("projections", (tile.n_rows, self.matrix.shape[1]))
-        return np.matmul(self._section.tile(tile.rows, values), self.matrix, out=out)
+        return np.matmul(self.phi(tile), self.matrix, out=out)
 
 
 @dataclass(frozen=True)
 class _RowSquares(_Projected, RowPass):
-    """Σ_j (K_nm T)_ij²."""
+    """Σ_j (φ T)_ij²."""
 
     name, fewest, shape = "projections", 64, ()
 
@@ -223,7 +206,7 @@ class _RowSquares(_Projected, RowPass):
 
 @dataclass(frozen=True)
 class _ColumnSquares(_Projected, Pass[FloatArray, FloatArray]):
-    """Σ_i ω_i (K_nm T)_ij²."""
+    """Σ_i ω_i (φ T)_ij²."""
 
     name, fewest = "projections", 64
 
@@ -236,61 +219,24 @@ class _ColumnSquares(_Projected, Pass[FloatArray, FloatArray]):
 
 
 @dataclass(frozen=True)
-class _NewColumns(RowPass):
+class _NewColumns(_OnFeatures, RowPass):
     """(K_nP - F Bᵀ) C⁻ᵀ, with the rows of F as targets."""
 
-    kernel: Kernel
-    points: FloatArray  # (b, d)
-    lower: FloatArray  # (b, m)
-    inverse: FloatArray  # (b, b)
+    lower: FloatArray  # B, (b, m)
+    inverse: FloatArray  # C⁻¹, (b, b)
 
     name, fewest = "projections", 64
 
-    @cached_property
-    def _section(self) -> Section:
-        return self.kernel.bind(self.points)
-
     @property
     def width(self) -> int:
-        return 3 * len(self.points) + int(self.lower.shape[1])
+        return 3 * self.features.width + int(self.lower.shape[1])
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return (len(self.points),)
-
-    def prepare(self) -> None:
-        _ = self._section
+        return (self.features.width,)
 
     def apply(self, tile: Tile, out: AnyArray) -> None:
-        out[...] = (self._section.tile(tile.rows) - tile.targets @ self.lower.T) @ self.inverse.T
-
-
-@dataclass(frozen=True)
-class _Values(RowPass):
-    """K_nm itself."""
-
-    kernel: Kernel
-    points: FloatArray
-
-    name = "kernel matrix"
-
-    @cached_property
-    def _section(self) -> Section:
-        return self.kernel.bind(self.points)
-
-    @property
-    def width(self) -> int:
-        return len(self.points)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (len(self.points),)
-
-    def prepare(self) -> None:
-        _ = self._section
-
-    def apply(self, tile: Tile, out: AnyArray) -> None:
-        self._section.tile(tile.rows, out)
+        out[...] = (self.phi(tile) - tile.targets @ self.lower.T) @ self.inverse.T
 
 
 @dataclass(frozen=True)
@@ -331,7 +277,7 @@ def squared_projections(
     rows: Rows, kernel: Kernel, points: FloatArray, matrix: FloatArray, *, executor: Executor
 ) -> FloatArray:
     """Σ_j (K_nm T)_ij² of every row, T (m, b); returns (n,) and stores nothing larger."""
-    return executor.map(_RowSquares(kernel, points, matrix), ArrayTable(rows))
+    return executor.map(_RowSquares(Features(kernel, points), matrix), ArrayTable(rows))
 
 
 def column_squares(
@@ -344,7 +290,7 @@ def column_squares(
     executor: Executor,
 ) -> FloatArray:
     """Σ_i ω_i (K_nm T)_ij² of every column, T (m, b); returns (b,)."""
-    return executor.reduce(_ColumnSquares(kernel, points, matrix), ArrayTable(rows, weights=weights))
+    return executor.reduce(_ColumnSquares(Features(kernel, points), matrix), ArrayTable(rows, weights=weights))
 
 
 def extend_factor(
@@ -363,7 +309,7 @@ def extend_factor(
     """
     size, new = lower.shape[1], len(points)
     table = ArrayTable(rows, labels=factor[:, :size])
-    factor[:, size : size + new] = executor.map(_NewColumns(kernel, points, lower, inverse), table)
+    factor[:, size : size + new] = executor.map(_NewColumns(Features(kernel, points), lower, inverse), table)
 
 
 def transposed_times(
@@ -382,7 +328,7 @@ def gram_times(
 
 def kernel_matrix(rows: Rows, kernel: Kernel, points: FloatArray, *, executor: Executor) -> FloatArray:
     """K_nm itself, float64, for methods that need it stored."""
-    return executor.map(_Values(kernel, points), ArrayTable(rows))
+    return feature_matrix(rows, Features(kernel, points), executor=executor)
 
 
 def gram_matrix(rows: Rows, kernel: Kernel, *, executor: Executor) -> FloatArray:

@@ -67,6 +67,8 @@ class Features(Shippable):
 
     @cached_property
     def _section(self) -> Section:
+        if not self.spare:
+            return self.kernel.bind(self.points, self.dtype)
         # Spare columns are computed as if they were points: a contiguous tile is worth more than the work. As copies of
         # the median they do not move the points' own, which kernels take for their centre.
         middle = np.median(self.points, axis=0) if len(self.points) else np.zeros(self.points.shape[1])

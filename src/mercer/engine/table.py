@@ -9,10 +9,10 @@ from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
-from scipy import sparse
+from scipy.sparse import issparse
 
 from mercer._stored import stored
-from mercer._stored.checks import check_columns, check_compressed, check_finite, check_shape, need
+from mercer._stored.checks import check_columns, check_finite, check_shape, need
 from mercer._typing import AnyArray, FloatArray, IntArray
 from mercer.engine.passes import Scratch, Tile
 
@@ -24,7 +24,6 @@ __all__ = [
     "Part",
     "Rows",
     "SomeRows",
-    "SparseRows",
     "Table",
     "as_rows",
     "as_table",
@@ -72,7 +71,11 @@ class Rows(ABC):
 
     def part(self, start: int, stop: int) -> Rows:
         """Rows start..stop as a source of their own, to be read elsewhere: it ships with no more than it needs."""
-        return SomeRows(self, np.arange(start, stop))
+        return self.shipped(np.arange(start, stop))
+
+    def shipped(self, index: IntArray) -> Rows:
+        """The given rows as a source that ships with no more than it needs."""
+        return SomeRows(self, index)
 
     def subset(self, index: IntArray) -> Rows:
         """Some of the rows, in this order."""
@@ -119,54 +122,16 @@ class ArrayRows(Rows):
         """A slice of the array."""
         return ArrayRows(np.asarray(self._array[start:stop]), checked=self._checked)
 
+    def shipped(self, index: IntArray) -> Rows:
+        """A copy of the given rows."""
+        return ArrayRows(self.take(index), checked=True)
+
     def _finite(self, tile: FloatArray, start: int | None) -> FloatArray:
         if not self._checked and not np.all(np.isfinite(tile)):
             where = "" if start is None else f" (rows {start} to {start + len(tile) - 1})"
             msg = f"Input X contains NaN or infinity{where}."
             raise ValueError(msg)
         return tile
-
-
-@stored
-class SparseRows(Rows):
-    """Rows of a SciPy sparse matrix (n, d) of finite values; each tile is made dense when it is read."""
-
-    _values: FloatArray
-    _columns: IntArray
-    _starts: IntArray
-    n_features: int
-
-    def __init__(self, matrix: Any) -> None:
-        self.dtype = np.dtype(np.float32 if matrix.dtype == np.float32 else np.float64)
-        self._matrix = sparse.csr_array(matrix, dtype=self.dtype)
-        self._values, self._columns, self._starts = self._matrix.data, self._matrix.indices, self._matrix.indptr
-        self.n_rows, self.n_features = matrix.shape
-
-    def read(self, start: int, stop: int) -> FloatArray:
-        """Rows start..stop, dense."""
-        return np.asarray(self._matrix[start:stop].toarray(), dtype=self.dtype)
-
-    def take(self, indices: IntArray) -> FloatArray:
-        """The given rows, dense."""
-        return np.asarray(self._matrix[indices].toarray(), dtype=self.dtype)
-
-    def part(self, start: int, stop: int) -> Rows:
-        """The same rows, still sparse."""
-        return SparseRows(self._matrix[start:stop])
-
-    def sparse_rows(self, index: IntArray) -> SparseRows:
-        """The given rows, still sparse."""
-        return SparseRows(self._matrix[index])
-
-    def check_stored(self) -> None:
-        """Refuse arrays that are no matrix."""
-        check_compressed((len(self._starts) - 1, int(self.n_features)), self._values, self._columns, self._starts)
-        check_finite(self._values, "kept rows")
-
-    def rebuild_stored(self) -> None:
-        """Make the matrix of its arrays."""
-        shape = len(self._starts) - 1, int(self.n_features)
-        self.__init__(sparse.csr_array((self._values, self._columns, self._starts), shape=shape))  # type: ignore[misc]
 
 
 class SomeRows(Rows):
@@ -184,12 +149,9 @@ class SomeRows(Rows):
         """The given rows of these."""
         return self._rows.take(self._index[indices])
 
-    def part(self, start: int, stop: int) -> Rows:
-        """Rows in memory are shipped themselves; else the source and their numbers are."""
-        index = self._index[start:stop]
-        if isinstance(self._rows, ArrayRows):
-            return ArrayRows(self._rows.take(index), checked=True)
-        return self._rows.sparse_rows(index) if isinstance(self._rows, SparseRows) else SomeRows(self._rows, index)
+    def shipped(self, index: IntArray) -> Rows:
+        """As the source ships them."""
+        return self._rows.shipped(self._index[index])
 
     def subset(self, index: IntArray) -> Rows:
         """Rows of the same source, so that subsets do not nest."""
@@ -409,7 +371,9 @@ def as_rows(table: Any) -> Rows:
     """Return the argument if it is a source of rows, else a source for it as an array."""
     if isinstance(table, Rows):
         return table
-    if sparse.issparse(table):
+    if issparse(table):
+        from mercer.engine.sparse_rows import SparseRows
+
         return SparseRows(table)
     array = np.asarray(table)
     if array.ndim != 2:
