@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -14,6 +16,8 @@ from mercer.kernels.closed_form import Pair, closed_form
 from mercer.kernels.profiles import CUTOFF
 
 __all__ = ["Product", "Sum"]
+
+_Values = Callable[[], FloatArray]
 
 
 class _Pair(Kernel):
@@ -41,6 +45,41 @@ class _Pair(Kernel):
         """Logarithms of both kernels' parameters, named ``left__…`` and ``right__…``."""
         return _named(self.left.get_log_parameters(), self.right.get_log_parameters())
 
+    @abstractmethod
+    def _shares(self, weights: FloatArray, left: _Values, right: _Values) -> tuple[FloatArray, FloatArray]:
+        """By what a gradient of each kernel is weighted, given functions that compute the values of both."""
+
+    def points_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> FloatArray:
+        """The sum of both kernels' contributions."""
+        left, right = self._tile_shares(rows, points, weights)
+        return self.left.points_gradient(rows, points, left) + self.right.points_gradient(rows, points, right)
+
+    def parameter_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
+        """Those of both kernels, side by side."""
+        left, right = self._tile_shares(rows, points, weights)
+        return _named(
+            self.left.parameter_gradient(rows, points, left), self.right.parameter_gradient(rows, points, right)
+        )
+
+    def gradients(
+        self, rows: FloatArray, points: FloatArray, weights: FloatArray
+    ) -> tuple[FloatArray, dict[str, FloatArray]]:
+        """Both kinds of gradients, each kernel's from one tile."""
+        left, right = self._tile_shares(rows, points, weights)
+        (by_points, by_left), (more, by_right) = (
+            self.left.gradients(rows, points, left),
+            self.right.gradients(rows, points, right),
+        )
+        return by_points + more, _named(by_left, by_right)
+
+    def diagonal_gradient(self, rows: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
+        """Those of both kernels, side by side."""
+        left, right = self._shares(weights, lambda: self.left.diagonal(rows), lambda: self.right.diagonal(rows))
+        return _named(self.left.diagonal_gradient(rows, left), self.right.diagonal_gradient(rows, right))
+
+    def _tile_shares(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+        return self._shares(weights, lambda: self.left(rows, points), lambda: self.right(rows, points))
+
 
 @stored
 class Sum(_Pair):
@@ -61,26 +100,8 @@ class Sum(_Pair):
         """Sum of the diagonals."""
         return self.left.diagonal(rows) + self.right.diagonal(rows)
 
-    def points_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> FloatArray:
-        """Sum of the gradients."""
-        return self.left.points_gradient(rows, points, weights) + self.right.points_gradient(rows, points, weights)
-
-    def parameter_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
-        """Gradients of both, side by side."""
-        return _named(
-            self.left.parameter_gradient(rows, points, weights), self.right.parameter_gradient(rows, points, weights)
-        )
-
-    def gradients(
-        self, rows: FloatArray, points: FloatArray, weights: FloatArray
-    ) -> tuple[FloatArray, dict[str, FloatArray]]:
-        """Both kinds of gradients, each kernel's from one tile."""
-        left, right = self.left.gradients(rows, points, weights), self.right.gradients(rows, points, weights)
-        return left[0] + right[0], _named(left[1], right[1])
-
-    def diagonal_gradient(self, rows: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
-        """Those of both, side by side."""
-        return _named(self.left.diagonal_gradient(rows, weights), self.right.diagonal_gradient(rows, weights))
+    def _shares(self, weights: FloatArray, left: _Values, right: _Values) -> tuple[FloatArray, FloatArray]:
+        return weights, weights
 
     def closed_form(self, n_features: int) -> Pair:
         """The sum of both."""
@@ -109,33 +130,8 @@ class Product(_Pair):
         """Product of the diagonals."""
         return self.left.diagonal(rows) * self.right.diagonal(rows)
 
-    def points_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> FloatArray:
-        """Product rule."""
-        return self.left.points_gradient(rows, points, weights * self.right(rows, points)) + self.right.points_gradient(
-            rows, points, weights * self.left(rows, points)
-        )
-
-    def parameter_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
-        """Product rule: each side's gradient is weighted by the other's values."""
-        return _named(
-            self.left.parameter_gradient(rows, points, weights * self.right(rows, points)),
-            self.right.parameter_gradient(rows, points, weights * self.left(rows, points)),
-        )
-
-    def gradients(
-        self, rows: FloatArray, points: FloatArray, weights: FloatArray
-    ) -> tuple[FloatArray, dict[str, FloatArray]]:
-        """Product rule for both kinds of gradients, each kernel's from one tile."""
-        left = self.left.gradients(rows, points, weights * self.right(rows, points))
-        right = self.right.gradients(rows, points, weights * self.left(rows, points))
-        return left[0] + right[0], _named(left[1], right[1])
-
-    def diagonal_gradient(self, rows: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
-        """Product rule."""
-        return _named(
-            self.left.diagonal_gradient(rows, weights * self.right.diagonal(rows)),
-            self.right.diagonal_gradient(rows, weights * self.left.diagonal(rows)),
-        )
+    def _shares(self, weights: FloatArray, left: _Values, right: _Values) -> tuple[FloatArray, FloatArray]:
+        return weights * right(), weights * left()  # the product rule
 
     def closed_form(self, n_features: int) -> Pair:
         """The product of both."""

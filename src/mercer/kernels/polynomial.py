@@ -71,44 +71,37 @@ class Polynomial(Kernel):
 
     def diagonal(self, rows: FloatArray) -> FloatArray:
         """A (s|x|² + c)^p."""
-        rows = np.asarray(rows, dtype=np.float64)
-        base = self.scale * np.einsum("ij,ij->i", rows, rows) + self.offset
-        return np.asarray(self.amplitude * base**self.degree)
+        return np.asarray(self.amplitude * self._base(_squares(rows)) ** self.degree)
 
     def points_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> FloatArray:
         """Contract ∂k/∂z = A p s (s x·z + c)^(p-1) x; see ``Kernel``."""
-        return np.asarray(self.scale * (self._slopes(rows, points) * weights).T @ np.asarray(rows, dtype=np.float64))
+        slopes = weights * self._slopes(_products(rows, points))
+        return np.asarray(self.scale * slopes.T @ np.asarray(rows, dtype=np.float64))
 
     def parameter_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
         """Contract the gradient with respect to log scale, log offset, log amplitude; see ``Kernel``."""
-        slopes = self._slopes(rows, points) * weights
-        inner = np.asarray(rows, dtype=np.float64) @ np.asarray(points, dtype=np.float64).T
-        gradient: dict[str, FloatArray] = {
-            "scale": np.asarray(self.scale * np.sum(slopes * inner)),
-            "amplitude": np.asarray(np.sum(weights * self(rows, points))),
-        }
-        if self.offset > 0:
-            gradient["offset"] = np.asarray(self.offset * np.sum(slopes))
-        return gradient
+        return self._contracted(_products(rows, points), weights)
 
     def diagonal_gradient(self, rows: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
         """As above, with x·x in place of x·z."""
-        rows = np.asarray(rows, dtype=np.float64)
-        squares = np.einsum("ij,ij->i", rows, rows)
-        base = self.scale * squares + self.offset
-        slopes = weights * self.amplitude * self.degree * base ** (self.degree - 1)
+        return self._contracted(_squares(rows), weights)
+
+    def _contracted(self, inner: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
+        slopes = weights * self._slopes(inner)
         gradient: dict[str, FloatArray] = {
-            "scale": np.asarray(self.scale * (slopes @ squares)),
-            "amplitude": np.asarray(weights @ self.diagonal(rows)),
+            "scale": np.asarray(self.scale * np.sum(slopes * inner)),
+            "amplitude": np.asarray(self.amplitude * np.sum(weights * self._base(inner) ** self.degree)),
         }
         if self.offset > 0:
             gradient["offset"] = np.asarray(self.offset * np.sum(slopes))
         return gradient
 
-    def _slopes(self, rows: FloatArray, points: FloatArray) -> FloatArray:
+    def _base(self, inner: FloatArray) -> FloatArray:
+        return self.scale * inner + self.offset
+
+    def _slopes(self, inner: FloatArray) -> FloatArray:
         # A p (s x·z + c)^(p-1)
-        inner = np.asarray(rows, dtype=np.float64) @ np.asarray(points, dtype=np.float64).T
-        return np.asarray(self.amplitude * self.degree * (self.scale * inner + self.offset) ** (self.degree - 1))
+        return np.asarray(self.amplitude * self.degree * self._base(inner) ** (self.degree - 1))
 
     def closed_form(self, n_features: int) -> OfInnerProduct:
         """A (s xᵀz + c)^p."""
@@ -130,3 +123,12 @@ class _PolynomialSection(Section):
             out *= self._amplitude
         out[np.abs(out) < np.finfo(self.dtype).tiny] = 0.0  # BLAS is slow with subnormal numbers
         return out
+
+
+def _products(rows: FloatArray, points: FloatArray) -> FloatArray:
+    return np.asarray(rows, dtype=np.float64) @ np.asarray(points, dtype=np.float64).T
+
+
+def _squares(rows: FloatArray) -> FloatArray:
+    rows = np.asarray(rows, dtype=np.float64)
+    return np.asarray(np.einsum("ij,ij->i", rows, rows))

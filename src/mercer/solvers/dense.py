@@ -1,4 +1,7 @@
-"""Cholesky factors of dense symmetric matrices: in place, with jitter, with pivots."""
+"""Dense linear algebra: BLAS and LAPACK without Python's lock, and Cholesky factors in place, with jitter, with pivots.
+
+SciPy's wrappers of these routines hold the lock, so that tiles would wait for each other.
+"""
 
 import ctypes
 import warnings
