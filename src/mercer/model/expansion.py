@@ -99,7 +99,7 @@ class Variance:
 @stored(alone=True)
 @dataclass(frozen=True)
 class KernelExpansion:
-    """f(x) = Σ w_i k(x, z_i) + b, with one or several outputs.
+    """f(x) = Σ w_i k(x, z_i) + b, with one or several outputs; its arrays are read-only.
 
     Attributes
     ----------
@@ -126,6 +126,13 @@ class KernelExpansion:
     coefficients: FloatArray
     intercept: FloatArray
     variance: Variance | None = None
+
+    def __post_init__(self) -> None:
+        # What is kept between calls would not notice a change in place: that is an error instead.
+        for name in ("points", "coefficients", "intercept"):
+            array = np.asarray(getattr(self, name)).view()
+            array.flags.writeable = False
+            object.__setattr__(self, name, array)
 
     def check_stored(self) -> None:
         """Refuse points, coefficients and a variance that do not fit each other."""

@@ -302,3 +302,12 @@ def test_an_expansion_does_not_change():
     expansion = draw()
     with pytest.raises(AttributeError):
         expansion.intercept = np.zeros(2)
+
+
+def test_arrays_cannot_be_changed_in_place():
+    """What is kept for the next prediction would not notice."""
+    given = np.ones((1, 1))
+    model = KernelExpansion(Gaussian(), np.zeros((1, 2)), given, np.zeros(1))
+    with pytest.raises(ValueError, match="read-only"):
+        model.coefficients[0] = 2.0
+    given[0] = 2.0  # the caller's own array stays writeable
