@@ -4,8 +4,6 @@ The Nyström approximation of the kernel matrix is :math:`Q = K_{nm}K_{mm}^{-1}K
 semi-definite, so that :math:`\|K - Q\|_F \le \operatorname{tr}(K - Q)`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

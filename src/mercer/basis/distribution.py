@@ -1,7 +1,5 @@
 """Points drawn from a law, which need not be rows."""
 
-from __future__ import annotations
-
 from dataclasses import field
 from typing import Any, ClassVar
 

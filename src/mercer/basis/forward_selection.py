@@ -17,8 +17,6 @@ g               ``projections``     (m, p)
 ==============  ==================  =========================================
 """
 
-from __future__ import annotations
-
 from dataclasses import field
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -206,24 +204,6 @@ class _GrowingFit:
         return True
 
 
-def _best(
-    fit: _GrowingFit, all_rows: _AllRows | None, number: int, random_state: np.random.RandomState
-) -> _Candidate | None:
-    """The best of some rows drawn at random; while none of them gains anything, of others."""
-    free = np.flatnonzero(fit.free)
-    if fit.squares <= 0 or not len(free):
-        return None
-    if all_rows is not None:
-        return all_rows.best()
-    first = free if len(free) <= number else random_state.choice(free, number, replace=False)
-    candidate = fit.best(first)
-    if candidate.gain > 0:
-        return candidate
-    others = random_state.permutation(np.setdiff1d(free, first))
-    tried = (fit.best(others[start : start + number]) for start in range(0, len(others), number))
-    return next((candidate for candidate in tried if candidate.gain > 0), None)
-
-
 class _AllRows:
     """Gains of all rows, kept up to date by one product with the kernel matrix per function; it is not stored."""
 
@@ -258,6 +238,24 @@ class _AllRows:
     def _times(self, kernel: Kernel, points: FloatArray, coefficients: FloatArray) -> FloatArray:
         task = self._fit.task
         return kernel_times(task.rows, kernel, points, coefficients, executor=task.executor)
+
+
+def _best(
+    fit: _GrowingFit, all_rows: _AllRows | None, number: int, random_state: np.random.RandomState
+) -> _Candidate | None:
+    """The best of some rows drawn at random; while none of them gains anything, of others."""
+    free = np.flatnonzero(fit.free)
+    if fit.squares <= 0 or not len(free):
+        return None
+    if all_rows is not None:
+        return all_rows.best()
+    first = free if len(free) <= number else random_state.choice(free, number, replace=False)
+    candidate = fit.best(first)
+    if candidate.gain > 0:
+        return candidate
+    others = random_state.permutation(np.setdiff1d(free, first))
+    tried = (fit.best(others[start : start + number]) for start in range(0, len(others), number))
+    return next((candidate for candidate in tried if candidate.gain > 0), None)
 
 
 def _scaled(task: Task, noise: float) -> tuple[Kernel, float]:

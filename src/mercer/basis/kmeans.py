@@ -1,7 +1,5 @@
 """Centres of clusters of the rows."""
 
-from __future__ import annotations
-
 from dataclasses import field
 from typing import Any, ClassVar, Literal
 
@@ -39,12 +37,11 @@ class KMeans(BasisStrategy):
     Examples
     --------
     >>> import numpy as np
-    >>> from mercer import NystromRegressor
     >>> from mercer.basis import KMeans
-    >>> X = np.linspace(0, 6, 1000)[:, np.newaxis]
-    >>> model = NystromRegressor("matern", basis=KMeans(), n_basis=20, random_state=0).fit(X, np.sin(X[:, 0]))
-    >>> model.basis_.shape, model.basis_index_ is None
-    ((20, 1), True)
+    >>> from mercer.kernels import Gaussian
+    >>> X = np.repeat([[0.0], [10.0]], 50, axis=0) + np.linspace(-1, 1, 100)[:, np.newaxis]
+    >>> np.sort(KMeans().select(X, X, Gaussian(), 2, random_state=0).points, axis=0)
+    array([[-0.5], [10.5]])
     """
 
     points: Literal["centres", "rows"] = field(default="centres", kw_only=False)

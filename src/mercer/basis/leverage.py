@@ -9,8 +9,6 @@ diagonal of :math:`D^2`,
 A small uniform sample scores a set twice its size, from which the next sample is drawn, and so on up to all rows.
 """
 
-from __future__ import annotations
-
 from dataclasses import field
 from typing import Any, ClassVar
 
@@ -58,12 +56,12 @@ class Leverage(BasisStrategy):
     Examples
     --------
     >>> import numpy as np
-    >>> from mercer import NystromRegressor
     >>> from mercer.basis import Leverage
-    >>> X = np.linspace(0, 6, 1000)[:, np.newaxis]
-    >>> model = NystromRegressor("matern", basis=Leverage(), n_basis=20, random_state=0).fit(X, np.sin(X[:, 0]))
-    >>> model.basis_.shape
-    (20, 1)
+    >>> from mercer.kernels import Gaussian
+    >>> X = np.append(np.zeros(990), np.arange(10.0, 110.0, 10.0))[:, np.newaxis]  # a heap, and ten rows far from it
+    >>> basis = Leverage(noise=0.1).select(X, X, Gaussian(), 20, random_state=0)
+    >>> int(np.sum(basis.points > 0))
+    10
     """
 
     noise: float | None = field(default=None, kw_only=False)

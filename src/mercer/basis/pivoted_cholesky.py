@@ -6,8 +6,6 @@ lowers the residuals by :math:`|C^{-1}(k_P(x) - BL^{-1}k_S(x))|^2`: one product 
 small matrix.
 """
 
-from __future__ import annotations
-
 from dataclasses import field
 from typing import Any, ClassVar, Literal
 
@@ -137,19 +135,20 @@ class _Residual:
         """What rounding may leave of a row that is spanned, after so many more pivots."""
         return self._rounding * (len(self.index) + more + 1)
 
-    def among(self, candidates: IntArray) -> FloatArray:
-        """Residual kernel matrix of some rows, K_PP - BBᵀ."""
-        points = self._task.points(candidates)
-        B = self._half(points)
-        return np.asarray(self._task.kernel(points) - B @ B.T)
+    def block(self, candidates: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Points of some rows, B = K_PS L⁻ᵀ, and their residual kernel matrix K_PP - BBᵀ."""
+        points, kernel = self._task.points(candidates), self._task.kernel
+        B: FloatArray = np.empty((len(points), 0))
+        if len(self.index):
+            B = np.asarray(solve_triangular(self._lower, kernel(self._points, points), lower=True).T)
+        return points, B, np.asarray(kernel(points) - B @ B.T)
 
     def extend(self, new: IntArray, *, least: float = 0.0) -> None:
         """Make rows pivots, in their order, without those that are not needed to bring the total down to ``least``."""
         rows, kernel, weights, executor = self._task.rows, self._task.kernel, self._task.weights, self._task.executor
-        points = self._task.points(new)
-        B = self._half(points)
+        points, B, left = self.block(new)
         try:
-            C = np.linalg.cholesky(kernel(points) - B @ B.T)
+            C = np.linalg.cholesky(left)
         except np.linalg.LinAlgError:  # by rounding: try fewer
             if len(new) == 1:
                 self.diagonal[new] = 0.0
@@ -178,12 +177,6 @@ class _Residual:
         lowered[new] = 0.0
         self.diagonal = np.where(lowered > self.lost(), lowered, 0.0)
 
-    def _half(self, points: FloatArray) -> FloatArray:
-        """B = K_PS L⁻ᵀ."""
-        if not len(self.index):
-            return np.empty((len(points), 0))
-        return np.asarray(solve_triangular(self._lower, self._task.kernel(self._points, points), lower=True).T)
-
     def _weighted(self, diagonal: FloatArray) -> FloatArray:
         return diagonal if self._task.weights is None else np.asarray(self._task.weights * diagonal)
 
@@ -201,7 +194,7 @@ def _greedy_pivots(residual: _Residual) -> IntArray:
     pool = np.sort(np.concatenate([pool, np.flatnonzero(diagonal == limit)[: size - len(pool)]]))
     pool = pool[diagonal[pool] > 0]  # rows that are chosen, spanned or of weight zero have nothing left
     outside = limit if size < len(diagonal) else 0.0
-    left = residual.among(pool)
+    _, _, left = residual.block(pool)
     residual.diagonal[pool[np.diagonal(left) <= residual.lost()]] = 0.0
     chosen: list[int] = []
     while len(chosen) < len(pool):
@@ -230,7 +223,8 @@ def _random_pivots(residual: _Residual, block: int, random_state: np.random.Rand
     kept before leave of its residual.
     """
     proposed = random_state.choice(len(residual.diagonal), size=block, p=residual.probabilities)
-    draws, left = random_state.uniform(size=block), residual.among(proposed)
+    draws = random_state.uniform(size=block)
+    _, _, left = residual.block(proposed)
     before = np.diagonal(left).copy()
     residual.diagonal[proposed[before <= residual.lost()]] = 0.0
     chosen: list[int] = []

@@ -1,7 +1,5 @@
 """Smola and Bartlett's greedy choice for Gaussian processes."""
 
-from __future__ import annotations
-
 from dataclasses import field
 from typing import Any, ClassVar
 

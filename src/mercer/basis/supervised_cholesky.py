@@ -20,8 +20,6 @@ d               ``diagonal``        (n,), what is left of k(x, x)
 ==============  ==================  =====================================================
 """
 
-from __future__ import annotations
-
 from dataclasses import field
 from typing import Any, ClassVar
 
@@ -60,13 +58,12 @@ class SupervisedCholesky(BasisStrategy):
     Examples
     --------
     >>> import numpy as np
-    >>> from mercer import NystromRegressor
     >>> from mercer.basis import SupervisedCholesky
-    >>> X = np.linspace(0, 6, 1000)[:, np.newaxis]
-    >>> basis = SupervisedCholesky()
-    >>> model = NystromRegressor("matern", basis=basis, n_basis=20, random_state=0).fit(X, np.sin(X[:, 0]))
-    >>> model.basis_.shape
-    (20, 1)
+    >>> from mercer.kernels import Gaussian
+    >>> X = np.linspace(-5, 5, 1000)[:, np.newaxis]
+    >>> y = np.exp(-np.abs(X[:, 0] - 3))  # a peak at 3
+    >>> SupervisedCholesky().select(X, y, Gaussian(0.5), 3).points[:, 0].round()
+    array([3., 2., 4.])
     """
 
     trade_off: float = field(default=0.99, kw_only=False)

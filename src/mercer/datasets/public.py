@@ -1,7 +1,5 @@
 """Public sets: read from a file in ``$MERCER_DATA`` or ``../shared/data``, or downloaded."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import os

@@ -1,7 +1,5 @@
 """Generated data."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from mercer._typing import FloatArray, RandomState

@@ -1,7 +1,5 @@
 """How well each strategy's basis represents the kernel, against the number of points: before anything is fitted."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The one door to matplotlib. Plots are saved as PNG, SVG or PDF, by the file's ending."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
