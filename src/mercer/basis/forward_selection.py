@@ -107,6 +107,7 @@ def grow(task: Task, noise: float, candidates: int | None, tol: float, *, gcv: b
             why = f"no candidate gains {tol:g} of the sum of squares" if tol > 0 else "no other row gains anything"
             break
         if fit.add(candidate) and gcv:
+            # what is left of the objective, over (1 - m/n)²
             share = 1.0 - len(fit.index) / total_weight
             scores.append(fit.squares / share**2 if share > 0 else np.inf)
             if len(scores) - int(np.argmin(scores)) > _PATIENCE:
