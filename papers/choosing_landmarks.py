@@ -259,7 +259,7 @@ def _table(curves: Curves, values: dict[str, FloatArray], *, seconds: bool = Fal
 
 def save_plots(curves: Curves, folder: Path) -> None:
     """Save test error and trace error against the number of points, as PNG and SVG."""
-    from mercer.reports.plots import plot_panels
+    from mercer.reports.plots import plot_curves
 
     panels = {
         f"{curves.name}: test error": {name: np.mean(v, axis=0) for name, v in curves.errors.items()},
@@ -268,7 +268,7 @@ def save_plots(curves: Curves, folder: Path) -> None:
         },
     }
     x = np.array(curves.points, dtype=np.float64)
-    save_figure(folder, curves.name, plot_panels, x, panels, xlabel="basis points", ylabel="error", shared=False)
+    save_figure(folder, curves.name, plot_curves, panels, x=x, xlabel="basis points", ylabel="error")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -101,7 +101,8 @@ def check_claims(results: Results) -> list[Claim]:
 
 def save_plots(results: Results, folder: Path) -> None:
     """Save all figures as SVG."""
-    from mercer.reports.plots import plot_curves, plot_maps
+    from mercer.reports.plots import plot_curves
+    from papers.maps import plot_maps
 
     plot_curves(folder / "sinc.svg", _sinc_panels(results.sinc), xlabel="x", ylabel="", scale="linear")
     conditions = results.conditions

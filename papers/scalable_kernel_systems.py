@@ -260,7 +260,7 @@ def _better_again(results: Results) -> Claim:
 
 def save_plots(results: Results, folder: Path) -> None:
     """Save the four panels as PNG and SVG."""
-    from mercer.reports.plots import plot_panels
+    from mercer.reports.plots import plot_curves
 
     titles = {
         "A": "(A) at the base points, noise 0",
@@ -277,7 +277,7 @@ def save_plots(results: Results, folder: Path) -> None:
     for panel in ("C", "D"):
         curves[titles[panel]][f"RRA, noise {NOISE}"] = results.rmse(f"{panel} RRA {NOISE}")
     save_figure(
-        folder, results.name, plot_panels, results.widths, curves,
+        folder, results.name, plot_curves, curves, x=results.widths, shared=True,
         xlabel="width of the kernel", ylabel="test error (RMS)", highest=3.0,
     )  # fmt: skip
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, dataclass_transform
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     _check_sample_weight,
@@ -27,6 +27,7 @@ from sklearn.utils.validation import (
 from mercer._typing import AnyArray, FloatArray
 
 __all__ = [
+    "HasMethods",
     "Integral",
     "Interval",
     "Real",

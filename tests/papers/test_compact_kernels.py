@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mercer.datasets import load_boston
-from mercer.datasets.sources import find_file
+from mercer.datasets.public import find_file
 from papers import compact_boston, compact_kernels, compact_laser, compact_sinc
 from papers.compact_kernels import Sizes, check_claims, main, run
 from papers.compact_laser import LaserSizes, Series, askey

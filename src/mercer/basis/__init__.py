@@ -1,7 +1,6 @@
 """Ways to choose basis points, one per file."""
 
-from mercer.basis.base import Basis, BasisStrategy, Task
-from mercer.basis.choose import choose_basis
+from mercer.basis.base import Basis, BasisStrategy, Task, choose_basis
 from mercer.basis.diagnostics import NystromError, nystrom_error
 from mercer.basis.distribution import Distribution
 from mercer.basis.forward_selection import ForwardSelection

@@ -1,10 +1,11 @@
-"""What every strategy for choosing basis points is."""
+"""What every strategy for choosing basis points is, and how an estimator's ``basis`` becomes points."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any
+from importlib import import_module
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -12,11 +13,24 @@ from sklearn.base import BaseEstimator
 from mercer._stored import stored
 from mercer._stored.checks import check_finite, check_shape, need
 from mercer._typing import FloatArray, IntArray, RandomState
-from mercer._validation import check_random_state
+from mercer._validation import check_numbers, check_random_state
 from mercer.engine import Executor, Rows, Threads, as_rows
 from mercer.kernels import Kernel
 
-__all__ = ["Basis", "BasisStrategy", "Task"]
+__all__ = ["Basis", "BasisStrategy", "Task", "check_points", "choose_basis"]
+
+# Names that estimators accept, and classes of ``mercer.basis``.
+_NAMED = {
+    "uniform": "Uniform",
+    "kmeans": "KMeans",
+    "pivoted_cholesky": "PivotedCholesky",
+    "leverage": "Leverage",
+    "distribution": "Distribution",
+    "forward_selection": "ForwardSelection",
+    "sparse_greedy": "SparseGreedy",
+    "supervised_cholesky": "SupervisedCholesky",
+    "sequential": "Sequential",
+}
 
 
 @stored(alone=True)
@@ -64,20 +78,7 @@ class Basis:
 
 @dataclass(frozen=True)
 class Task:
-    """What a strategy is given.
-
-    Attributes
-    ----------
-    rows : Rows (n, d)
-    targets : array (n, p)
-    kernel : Kernel
-    n_basis : int
-        Most points.
-    weights : array (n,) or None
-        Rows of weight zero are never chosen.
-    random_state : RandomState
-    executor : Executor
-    """
+    """What a strategy is given: the arguments of ``BasisStrategy.select``, with targets of shape (n, p)."""
 
     rows: Rows
     targets: FloatArray
@@ -87,9 +88,23 @@ class Task:
     random_state: np.random.RandomState
     executor: Executor
 
+    def points(self, index: IntArray) -> FloatArray:
+        """The given rows, as basis points."""
+        return self.rows.take(index).astype(np.float64)
+
+    def basis(self, index: IntArray, why: str, **known: Any) -> Basis:
+        """The given rows as a basis, with what else is known of it, and why there are no more if they are too few."""
+        return Basis(points=self.points(index), index=index, note=self.note(len(index), why), **known)
+
+    def note(self, found: int, why: str) -> str:
+        """Why there are no more points than were found, if they are too few."""
+        return f"{found} of {self.n_basis} points: {why}." if found < self.n_basis else ""
+
 
 class BasisStrategy(BaseEstimator, ABC):
     """A way to choose basis points. A subclass defines ``choose`` and reads rows through the engine only."""
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {}
 
     def select(
         self,
@@ -117,16 +132,49 @@ class BasisStrategy(BaseEstimator, ABC):
         random_state : int, RandomState or None, default=None
         executor : Executor or None, default=None
         """
+        self._validate_params()
         rows = as_rows(rows)
         table = np.asarray(targets, dtype=np.float64).reshape(rows.n_rows, -1)
         random = check_random_state(random_state)
-        basis = self.choose(Task(rows, table, kernel, n_basis, weights, random, executor or Threads()))
+        task = Task(rows, table, kernel, n_basis, weights, random, executor or Threads())
+        basis = self.choose(task)
         if len(basis.points):
             return basis
         first = np.array([0 if weights is None else int(np.argmax(weights > 0))])
         note = f"{basis.note} The first row stands for all.".strip()
-        return replace(basis, points=rows.take(first).astype(np.float64), index=first, scores=None, note=note)
+        return replace(basis, points=task.points(first), index=first, scores=None, note=note)
 
     @abstractmethod
     def choose(self, task: Task) -> Basis:
         """Choose at most ``task.n_basis`` points; none if no row is of use."""
+
+
+def choose_basis(basis: Any, rows: Rows, targets: FloatArray, kernel: Kernel, n_basis: int, **options: Any) -> Basis:
+    """Return the points for a strategy's name, a strategy (``options`` are those of ``select``), or an array."""
+    if isinstance(basis, str) and basis in _NAMED:
+        basis = getattr(import_module("mercer.basis"), _NAMED[basis])()
+    if isinstance(basis, BasisStrategy):
+        return basis.select(rows, targets, kernel, n_basis, **options)
+    if isinstance(basis, str) or basis is None:
+        names = ", ".join(map(repr, _NAMED))
+        msg = f"basis must be one of {names}, a strategy of mercer.basis, or an array of points; got {basis!r}."
+        raise ValueError(msg)
+    return Basis(points=check_points(basis, rows.n_features))
+
+
+def check_points(basis: Any, n_features: int) -> FloatArray:
+    """Check basis points that are given as an array; returns a copy, float64 of shape (m, n_features)."""
+    try:
+        points = np.array(check_numbers(basis, "basis"), dtype=np.float64, order="C")
+    except (TypeError, ValueError, OverflowError) as error:
+        if str(error).startswith("basis"):
+            raise
+        msg = f"basis, given as an array, must hold numbers: {error}"
+        raise ValueError(msg) from error
+    if points.ndim != 2 or points.shape[0] == 0 or points.shape[1] != n_features:
+        msg = f"basis, given as an array, must have shape (m, {n_features}) with m of at least 1; got {points.shape}."
+        raise ValueError(msg)
+    if not np.all(np.isfinite(points)):
+        msg = "basis, given as an array, contains NaN or infinity."
+        raise ValueError(msg)
+    return points

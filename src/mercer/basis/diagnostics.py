@@ -4,8 +4,6 @@ The Nyström approximation of the kernel matrix is :math:`Q = K_{nm}K_{mm}^{-1}K
 semi-definite, so that :math:`\|K - Q\|_F \le \operatorname{tr}(K - Q)`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +11,7 @@ import numpy as np
 
 from mercer._typing import FloatArray, RandomState
 from mercer._validation import check_random_state
+from mercer.basis.base import check_points
 from mercer.basis.uniform import draw_rows
 from mercer.engine import Executor, Threads, as_rows, kernel_diagonal, squared_projections
 from mercer.kernels import Kernel
@@ -109,10 +108,7 @@ def nystrom_error(
     if not isinstance(kernel, Kernel):
         msg = f"kernel must be a kernel of mercer.kernels, with numbers for parameters; got {kernel!r}."
         raise TypeError(msg)
-    points = np.asarray(getattr(basis, "points", basis), dtype=np.float64)
-    if points.ndim != 2 or points.shape[1] != rows.n_features or not len(points):
-        msg = f"basis must have shape (m, {rows.n_features}), got {points.shape}."
-        raise ValueError(msg)
+    points = check_points(getattr(basis, "points", basis), rows.n_features)
     factor = pivoted_cholesky(kernel(points), tolerance=_TOLERANCE)
     kept = points[factor.order]
     T = np.ascontiguousarray(np.linalg.inv(factor.lower).T)

@@ -1,23 +1,21 @@
 """Points drawn from a law, which need not be rows."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any, Literal
+from dataclasses import field
+from typing import Any, ClassVar
 
 import numpy as np
 
 from mercer._stored import stored
 from mercer._typing import FloatArray
+from mercer._validation import HasMethods, StrOptions, parameters
 from mercer.basis.base import Basis, BasisStrategy, Task
 from mercer.engine import row_moments
 
 __all__ = ["Distribution"]
 
-Law = Callable[[int, np.random.RandomState], Any]
-
 
 @stored
+@parameters
 class Distribution(BasisStrategy):
     """Points drawn independently from a distribution: a given one, or one fitted to the rows.
 
@@ -48,46 +46,45 @@ class Distribution(BasisStrategy):
     (20, 1)
     """
 
-    def __init__(self, law: Literal["gaussian", "kde"] | Any = "gaussian") -> None:
-        self.law = law
+    law: Any = field(default="gaussian", kw_only=False)
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "law": [StrOptions({"gaussian", "kde"}), HasMethods("rvs"), callable]
+    }
 
     def choose(self, task: Task) -> Basis:
         """Draw ``n_basis`` points."""
-        n_basis, n_features, random_state = task.n_basis, task.rows.n_features, task.random_state
+        n_basis, n_features = task.n_basis, task.rows.n_features
         if isinstance(self.law, str):
-            points = self._from_rows(task)
+            points = _fitted(self.law, task)
         elif hasattr(self.law, "rvs"):
-            points = _drawn(self.law, n_basis, n_features, random_state)
-        elif callable(self.law):
-            points = np.asarray(self.law(n_basis, random_state), dtype=np.float64)
+            points = _given(self.law, task)
         else:
-            msg = f"law must be 'gaussian', 'kde', a distribution with rvs, or a callable; got {self.law!r}."
-            raise ValueError(msg)
+            points = np.asarray(self.law(n_basis, task.random_state), dtype=np.float64)
         if points.shape != (n_basis, n_features) or not np.all(np.isfinite(points)):
             msg = f"law must draw finite points of shape ({n_basis}, {n_features}); it drew {points.shape}."
             raise ValueError(msg)
         return Basis(points=np.ascontiguousarray(points))
 
-    def _from_rows(self, task: Task) -> FloatArray:
-        if self.law not in {"gaussian", "kde"}:
-            msg = f"law must be 'gaussian', 'kde', a distribution with rvs, or a callable; got {self.law!r}."
-            raise ValueError(msg)
-        rows, n_basis, weights, random_state = task.rows, task.n_basis, task.weights, task.random_state
-        mean, covariance = row_moments(rows, weights, executor=task.executor)
-        values, vectors = np.linalg.eigh(covariance)
-        root = vectors * np.sqrt(np.maximum(values, 0.0))
-        deviations = random_state.normal(size=(n_basis, rows.n_features)) @ root.T
-        if self.law == "gaussian":
-            return np.asarray(mean + deviations)
-        shares = None if weights is None else weights / np.sum(weights)
-        index = random_state.choice(rows.n_rows, size=n_basis, p=shares)
-        number = rows.n_rows if weights is None else np.sum(weights) ** 2 / np.sum(weights**2)
-        scott = number ** (-1.0 / (rows.n_features + 4))
-        return np.asarray(rows.take(index) + scott * deviations)
+
+def _fitted(law: str, task: Task) -> FloatArray:
+    rows, n_basis, weights, random_state = task.rows, task.n_basis, task.weights, task.random_state
+    mean, covariance = row_moments(rows, weights, executor=task.executor)
+    values, vectors = np.linalg.eigh(covariance)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    deviations = random_state.normal(size=(n_basis, rows.n_features)) @ root.T
+    if law == "gaussian":
+        return np.asarray(mean + deviations)
+    shares = None if weights is None else weights / np.sum(weights)
+    index = random_state.choice(rows.n_rows, size=n_basis, p=shares)
+    number = rows.n_rows if weights is None else np.sum(weights) ** 2 / np.sum(weights**2)
+    scott = number ** (-1.0 / (rows.n_features + 4))
+    return np.asarray(rows.take(index) + scott * deviations)
 
 
-def _drawn(law: Any, n_basis: int, n_features: int, random_state: np.random.RandomState) -> FloatArray:
-    points = np.asarray(law.rvs(size=n_basis, random_state=random_state), dtype=np.float64)
+def _given(law: Any, task: Task) -> FloatArray:
+    n_basis, n_features = task.n_basis, task.rows.n_features
+    points = np.asarray(law.rvs(size=n_basis, random_state=task.random_state), dtype=np.float64)
     if points.ndim == 1 and n_features > 1 and hasattr(law, "ppf"):  # one law for all features
-        points = np.asarray(law.rvs(size=(n_basis, n_features), random_state=random_state), dtype=np.float64)
+        points = np.asarray(law.rvs(size=(n_basis, n_features), random_state=task.random_state), dtype=np.float64)
     return points.reshape(n_basis, -1) if points.size == n_basis * n_features else points

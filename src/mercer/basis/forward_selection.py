@@ -1,21 +1,49 @@
-"""Orthogonal least squares: the row whose function lowers the squared error most, one after the other."""
+r"""Forward selection of kernel functions by least squares: the one that lowers the objective most, one after the other.
 
-from __future__ import annotations
+Functions :math:`a_i = k(\cdot, x_i)` have the inner product
+:math:`\langle a_i, a_j\rangle = \sum_r \omega_r k(x_r, x_i)k(x_r, x_j) + \lambda k(x_i, x_j)`: their values at the
+rows, and the penalty. In it the functions chosen so far are made orthonormal, :math:`q_l = \sum_s \beta_{sl} a_s`; a
+further function lowers :math:`\sum_r\omega_r(y_r - f(x_r))^2 + \lambda|f|^2` by
 
-from typing import Literal
+.. math:: \frac{(\langle a_i, y\rangle - \sum_l r_l g_l)^2}{\langle a_i, a_i\rangle - \sum_l r_l^2},
+          \qquad r_l = \langle q_l, a_i\rangle,\quad g_l = \langle q_l, y\rangle.
+
+==============  ==================  =========================================
+symbol          code                shape
+==============  ==================  =========================================
+q (at rows)     ``values``          (n, m), with the roots of the weights
+β               ``beta``            (m, m), upper triangular
+g               ``projections``     (m, p)
+==============  ==================  =========================================
+"""
+
+from dataclasses import field
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from mercer._stored import stored
+from mercer._typing import FloatArray, IntArray
+from mercer._validation import Integral, Interval, Real, StrOptions, parameters
 from mercer.basis.base import Basis, BasisStrategy, Task
-from mercer.basis.least_squares import AllCandidates, Candidate, GrowingFit
+from mercer.engine import kernel_diagonal, kernel_matrix, kernel_times
+from mercer.kernels import Kernel
 
-__all__ = ["ForwardSelection", "check_greedy_parameters", "grow"]
+__all__ = ["GREEDY_CONSTRAINTS", "ForwardSelection", "grow"]
 
+GREEDY_CONSTRAINTS: dict[str, list[Any]] = {
+    "candidates": [None, Interval(Integral, 1, None, closed="left")],
+    "tol": [Interval(Real, 0, 1, closed="left")],
+}
 _PATIENCE = 10  # functions added without a better score before GCV stops
+# A function whose squared norm falls below this share when those chosen are projected out is spanned by them.
+_SPANNED = 1e-13
+_SQUARABLE = (1e-100, 1e100)  # kernel values outside are scaled before they are squared
+_BLOCK = 2048  # rows
 
 
 @stored
+@parameters
 class ForwardSelection(BasisStrategy):
     """Greedy forward selection by orthogonal least squares (OLS), supervised.
 
@@ -52,48 +80,42 @@ class ForwardSelection(BasisStrategy):
     True
     """
 
-    def __init__(
-        self, candidates: int | None = 59, *, stop: Literal["budget", "gcv"] = "budget", tol: float = 0.0
-    ) -> None:
-        self.candidates = candidates
-        self.stop = stop
-        self.tol = tol
+    candidates: int | None = field(default=59, kw_only=False)
+    stop: Literal["budget", "gcv"] = "budget"
+    tol: float = 0.0
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **GREEDY_CONSTRAINTS,
+        "stop": [StrOptions({"budget", "gcv"})],
+    }
 
     def choose(self, task: Task) -> Basis:
         """Choose at most ``n_basis`` rows."""
-        check_greedy_parameters(self.candidates, self.tol)
-        if self.stop not in {"budget", "gcv"}:
-            msg = f"stop must be 'budget' or 'gcv', got {self.stop!r}."
-            raise ValueError(msg)
-        return grow(GrowingFit(task, noise=0.0), task, self.candidates, self.tol, gcv=self.stop == "gcv")
+        return grow(task, 0.0, self.candidates, self.tol, gcv=self.stop == "gcv")
 
 
-def grow(fit: GrowingFit, task: Task, candidates: int | None, tol: float, *, gcv: bool = False) -> Basis:
+def grow(task: Task, noise: float, candidates: int | None, tol: float, *, gcv: bool = False) -> Basis:
     """Add functions until the room is used, nothing is gained, or GCV has passed its least."""
-    room, scale, note = min(task.n_basis, task.rows.n_rows), fit.squares, ""
+    room, why = min(task.n_basis, task.rows.n_rows), ""
     total_weight = _total_weight(task, room) if gcv else 0.0
-    everything = AllCandidates(fit) if candidates is None else None
-    scores: list[float] = []
+    fit = _GrowingFit(task, noise)
+    all_rows = _AllRows(fit) if candidates is None else None
+    least, scores = tol * fit.squares, list[float]()
     while len(fit.index) < room:
-        candidate, gain = _best(fit, everything, candidates or 1, task.random_state)
-        if candidate is None or not gain > tol * scale:
+        candidate = _best(fit, all_rows, candidates or 1, task.random_state)
+        if candidate is None or not candidate.gain > least:
             why = f"no candidate gains {tol:g} of the sum of squares" if tol > 0 else "no other row gains anything"
-            note = f"{len(fit.index)} of {task.n_basis} points: {why}."
             break
-        if not fit.add(candidate) > 0:  # spanned by the others, to rounding: it is not free any more
-            continue
-        if everything is not None:
-            everything.update()
-        if gcv:
-            scores.append(_gcv(fit.squares, len(fit.index), total_weight))
+        if fit.add(candidate) and gcv:
+            # what is left of the objective, over (1 - m/n)²
+            share = 1.0 - len(fit.index) / total_weight
+            scores.append(fit.squares / share**2 if share > 0 else np.inf)
             if len(scores) - int(np.argmin(scores)) > _PATIENCE:
                 break
     size = int(np.argmin(scores)) + 1 if scores else len(fit.index)
-    if scores and size < min(task.n_basis, len(fit.index) + (not note)):
-        note = f"{size} of {task.n_basis} points: generalised cross-validation is least there."
-    if size < task.n_basis and not note:
-        note = f"{size} of {task.n_basis} points: there are no more rows."
-    return Basis(points=fit.points[:size], index=np.array(fit.index[:size], dtype=np.intp), note=note)
+    if scores and (size < len(fit.index) or not why):
+        why = "generalised cross-validation is least there"
+    return task.basis(np.array(fit.index[:size], dtype=np.intp), why or "there are no more rows")
 
 
 def _total_weight(task: Task, room: int) -> float:
@@ -105,39 +127,147 @@ def _total_weight(task: Task, room: int) -> float:
     return total
 
 
-def check_greedy_parameters(candidates: int | None, tol: float) -> None:
-    """Refuse parameters out of range."""
-    if candidates is not None and candidates < 1:
-        msg = f"candidates must be None or at least 1, got {candidates!r}."
-        raise ValueError(msg)
-    if not 0 <= tol < 1:
-        msg = f"tol must be at least 0 and below 1, got {tol!r}."
-        raise ValueError(msg)
+class _Candidate(NamedTuple):
+    """A row that may be chosen, and by how much it would lower the objective."""
+
+    row: int
+    column: FloatArray  # (n,), values of its function at the rows, times the roots of the weights
+    products: FloatArray  # (m,), with the functions chosen so far
+    gain: float
+
+
+class _GrowingFit:
+    """Functions chosen so far, and what candidates would gain; memory n × n_basis.
+
+    Units of targets and kernel do not matter to the choice: both are scaled so that they can be squared.
+    """
+
+    def __init__(self, task: Task, noise: float) -> None:
+        n_rows, targets, weights = task.rows.n_rows, task.targets, task.weights
+        self.task = task
+        self.kernel, self.noise = _scaled(task, noise)
+        self.roots = np.ones(n_rows) if weights is None else np.sqrt(weights / np.max(weights))
+        # Rows of positive weight that are not chosen yet, nor known to be spanned by those that are.
+        self.free = self.roots > 0
+        largest = float(np.max(np.abs(targets), initial=0.0))
+        self.targets = self.roots[:, np.newaxis] * (targets / largest if largest > 0 else targets)
+        self._room = np.empty((n_rows, min(task.n_basis, n_rows)), order="F")
+        self.index: list[int] = []
+        self.points: FloatArray = np.empty((0, task.rows.n_features))
+        self.beta: FloatArray = np.empty((0, 0))
+        self.projections: FloatArray = np.empty((0, targets.shape[1]))
+        self.squares = float(np.sum(self.targets**2))  # what is left of the objective
+
+    @property
+    def values(self) -> FloatArray:
+        """Orthonormal functions at the rows, shape (n, m)."""
+        return self._room[:, : len(self.index)]
+
+    def best(self, candidates: IntArray) -> _Candidate:
+        """The candidate that would lower the objective most."""
+        points = self.task.points(candidates)
+        columns = kernel_matrix(self.task.rows, self.kernel, points, executor=self.task.executor)
+        columns *= self.roots[:, np.newaxis]
+        r = self.values.T @ columns
+        if self.noise and self.index:
+            r += self.noise * (self.beta.T @ self.kernel(self.points, points))
+        norms = np.einsum("ij,ij->j", columns, columns) + self.noise * self.kernel.diagonal(points)
+        left = norms - np.einsum("ij,ij->j", r, r)
+        gains = _gains(columns.T @ self.targets - r.T @ self.projections, left, norms)
+        self.free[candidates[left <= _SPANNED * norms]] = False  # they stay spanned
+        best = int(np.argmax(gains))
+        return _Candidate(int(candidates[best]), columns[:, best].copy(), r[:, best].copy(), float(gains[best]))
+
+    def add(self, candidate: _Candidate) -> bool:
+        """Choose a row, unless those chosen span it to rounding; either way it is not free any more."""
+        points = np.concatenate([self.points, self.task.points(np.array([candidate.row]))])
+        cross = self.kernel(points)
+        coefficients = np.append(-self.beta @ candidate.products, 1.0)
+        # Projected out twice, the rest is orthogonal to rounding. Each row block is read once for both.
+        new, r = np.empty(len(candidate.column)), self.noise * (self.beta.T @ (cross[:-1] @ coefficients))
+        for start in range(0, len(new), _BLOCK):
+            block = self.values[start : start + _BLOCK]
+            new[start : start + _BLOCK] = candidate.column[start : start + _BLOCK] - block @ candidate.products
+            r += block.T @ new[start : start + _BLOCK]
+        new -= self.values @ r
+        coefficients[:-1] -= self.beta @ r
+        norm = float(np.sqrt(max(float(new @ new + self.noise * coefficients @ cross @ coefficients), 0.0)))
+        self.free[candidate.row] = False
+        if norm == 0:
+            return False
+        g = new @ self.targets / norm
+        self._room[:, len(self.index)] = new / norm
+        corner = np.zeros((1, len(self.index)))
+        self.beta = np.block([[self.beta, coefficients[:-1, np.newaxis] / norm], [corner, 1.0 / norm]])
+        self.index.append(candidate.row)
+        self.points, self.projections = points, np.concatenate([self.projections, g[np.newaxis]])
+        self.squares = max(self.squares - float(np.sum(g**2)), 0.0)
+        return True
+
+
+class _AllRows:
+    """Gains of all rows, kept up to date by one product with the kernel matrix per function; it is not stored."""
+
+    def __init__(self, fit: _GrowingFit) -> None:
+        self._fit, self._known = fit, 0
+        self._points = fit.task.points(np.arange(fit.task.rows.n_rows))
+        roots = fit.roots[:, np.newaxis]
+        self._numerators = self._times(fit.kernel, self._points, roots * fit.targets)
+        squares = self._times(fit.kernel * fit.kernel, self._points, roots**2)[:, 0]
+        self._norms = squares + fit.noise * kernel_diagonal(fit.task.rows, fit.kernel, executor=fit.task.executor)
+        self._left = self._norms.copy()
+
+    def best(self) -> _Candidate:
+        """The row with the largest gain, the first of equals."""
+        if self._known < len(self._fit.index):
+            self._update()
+        gains = _gains(self._numerators, self._left, self._norms)
+        gains[~self._fit.free] = 0.0
+        row = int(np.argmax(gains))
+        return self._fit.best(np.array([row]))._replace(gain=float(gains[row]))
+
+    def _update(self) -> None:
+        """Account for the function that was chosen last."""
+        fit = self._fit
+        r = self._times(fit.kernel, self._points, fit.roots[:, np.newaxis] * fit.values[:, -1:])
+        if fit.noise:
+            r += fit.noise * self._times(fit.kernel, fit.points, fit.beta[:, -1:])
+        self._numerators -= r * fit.projections[-1]
+        self._left -= r[:, 0] ** 2
+        self._known = len(fit.index)
+
+    def _times(self, kernel: Kernel, points: FloatArray, coefficients: FloatArray) -> FloatArray:
+        task = self._fit.task
+        return kernel_times(task.rows, kernel, points, coefficients, executor=task.executor)
 
 
 def _best(
-    fit: GrowingFit, everything: AllCandidates | None, number: int, random_state: np.random.RandomState
-) -> tuple[Candidate | None, float]:
+    fit: _GrowingFit, all_rows: _AllRows | None, number: int, random_state: np.random.RandomState
+) -> _Candidate | None:
     """The best of some rows drawn at random; while none of them gains anything, of others."""
-    if fit.squares <= 0:
-        return None, 0.0
-    if everything is not None:
-        return everything.best()
-    eligible = fit.eligible
-    if not len(eligible):
-        return None, 0.0
-    first = eligible if len(eligible) <= number else random_state.choice(eligible, number, replace=False)
-    candidate, gain = fit.best(first)
-    if gain > 0:
-        return candidate, gain
-    others = random_state.permutation(np.setdiff1d(eligible, first))
-    for start in range(0, len(others), number):
-        candidate, gain = fit.best(others[start : start + number])
-        if gain > 0:
-            return candidate, gain
-    return None, 0.0
+    free = np.flatnonzero(fit.free)
+    if fit.squares <= 0 or not len(free):
+        return None
+    if all_rows is not None:
+        return all_rows.best()
+    first = free if len(free) <= number else random_state.choice(free, number, replace=False)
+    candidate = fit.best(first)
+    if candidate.gain > 0:
+        return candidate
+    others = random_state.permutation(np.setdiff1d(free, first))
+    tried = (fit.best(others[start : start + number]) for start in range(0, len(others), number))
+    return next((candidate for candidate in tried if candidate.gain > 0), None)
 
 
-def _gcv(squares: float, size: int, total_weight: float) -> float:
-    share = 1.0 - size / total_weight
-    return squares / share**2 if share > 0 else np.inf
+def _scaled(task: Task, noise: float) -> tuple[Kernel, float]:
+    """The kernel, and λ, such that kernel values can be squared."""
+    size = float(np.max(kernel_diagonal(task.rows, task.kernel, executor=task.executor), initial=0.0))
+    if size == 0 or _SQUARABLE[0] < size < _SQUARABLE[1]:
+        return task.kernel, noise
+    return task.kernel * (1.0 / size), noise / size
+
+
+def _gains(numerators: FloatArray, left: FloatArray, norms: FloatArray) -> FloatArray:
+    regular = left > _SPANNED * norms
+    squares = np.einsum("ij,ij->i", numerators, numerators)
+    return np.where(regular, squares / np.where(regular, left, 1.0), 0.0)

@@ -1,8 +1,7 @@
 """Centres of clusters of the rows."""
 
-from __future__ import annotations
-
-from typing import Any, Literal
+from dataclasses import field
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from sklearn.cluster import MiniBatchKMeans
@@ -10,6 +9,7 @@ from threadpoolctl import threadpool_limits
 
 from mercer._stored import stored
 from mercer._typing import FloatArray
+from mercer._validation import StrOptions, parameters
 from mercer.basis.base import Basis, BasisStrategy, Task
 from mercer.basis.uniform import draw_rows
 from mercer.engine import nearest_rows
@@ -22,6 +22,7 @@ _FEWEST = 10_000
 
 
 @stored
+@parameters
 class KMeans(BasisStrategy):
     """Centres of clusters (mini-batch k-means), or the rows nearest to them.
 
@@ -36,38 +37,31 @@ class KMeans(BasisStrategy):
     Examples
     --------
     >>> import numpy as np
-    >>> from mercer import NystromRegressor
     >>> from mercer.basis import KMeans
-    >>> X = np.linspace(0, 6, 1000)[:, np.newaxis]
-    >>> model = NystromRegressor("matern", basis=KMeans(), n_basis=20, random_state=0).fit(X, np.sin(X[:, 0]))
-    >>> model.basis_.shape, model.basis_index_ is None
-    ((20, 1), True)
+    >>> from mercer.kernels import Gaussian
+    >>> X = np.repeat([[0.0], [10.0]], 50, axis=0) + np.linspace(-1, 1, 100)[:, np.newaxis]
+    >>> np.sort(KMeans().select(X, X, Gaussian(), 2, random_state=0).points, axis=0)
+    array([[-0.5], [10.5]])
     """
 
-    def __init__(self, points: Literal["centres", "rows"] = "centres") -> None:
-        self.points = points
+    points: Literal["centres", "rows"] = field(default="centres", kw_only=False)
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"points": [StrOptions({"centres", "rows"})]}
 
     def choose(self, task: Task) -> Basis:
         """Find ``n_basis`` centres, or fewer if there are fewer distinct rows."""
-        if self.points not in {"centres", "rows"}:
-            msg = f"points must be 'centres' or 'rows', got {self.points!r}."
-            raise ValueError(msg)
         rows, n_basis, weights, metric = task.rows, task.n_basis, task.weights, metric_of(task.kernel)
         index = draw_rows(rows.n_rows, max(_FEWEST, _SAMPLE_PER_CLUSTER * n_basis), weights, task.random_state)
-        sample = rows.take(index).astype(np.float64)
+        sample = task.points(index)
         centres: FloatArray = np.unique(sample, axis=0)
-        note = ""
-        if len(centres) < n_basis:
-            note = f"{len(centres)} of {n_basis} points: {len(index)} rows sampled are no more than these."
-        elif len(centres) > n_basis:
+        if len(centres) > n_basis:
             used = None if weights is None else weights[index]
             centres = cluster_centres(sample, n_basis, metric, task.random_state, used)
+        why = f"{len(index)} rows sampled are no more than these"
         if self.points == "centres":
-            return Basis(points=centres, note=note)
+            return Basis(points=centres, note=task.note(len(centres), why))
         nearest = np.unique(nearest_rows(rows, centres, metric, weights=weights, executor=task.executor))
-        if len(nearest) < len(centres):
-            note = f"{len(nearest)} of {n_basis} points: several centres have the same nearest row."
-        return Basis(points=rows.take(nearest).astype(np.float64), index=nearest, note=note)
+        return task.basis(nearest, why if len(nearest) == len(centres) else "several centres have the same nearest row")
 
 
 def cluster_centres(

@@ -9,15 +9,15 @@ diagonal of :math:`D^2`,
 A small uniform sample scores a set twice its size, from which the next sample is drawn, and so on up to all rows.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
+from dataclasses import field
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.linalg import solve_triangular
 
 from mercer._stored import stored
 from mercer._typing import FloatArray, IntArray
+from mercer._validation import Interval, Real, parameters
 from mercer.basis.base import Basis, BasisStrategy, Task
 from mercer.engine import Executor, Rows, SomeRows, kernel_diagonal, squared_projections
 from mercer.kernels import Kernel
@@ -29,6 +29,7 @@ _LARGEST_SAMPLE = 4  # times the number of points: samples on the way are not la
 
 
 @stored
+@parameters
 class Leverage(BasisStrategy):
     """Draw rows by their approximate ridge leverage scores (recursive sampling).
 
@@ -55,39 +56,34 @@ class Leverage(BasisStrategy):
     Examples
     --------
     >>> import numpy as np
-    >>> from mercer import NystromRegressor
     >>> from mercer.basis import Leverage
-    >>> X = np.linspace(0, 6, 1000)[:, np.newaxis]
-    >>> model = NystromRegressor("matern", basis=Leverage(), n_basis=20, random_state=0).fit(X, np.sin(X[:, 0]))
-    >>> model.basis_.shape
-    (20, 1)
+    >>> from mercer.kernels import Gaussian
+    >>> X = np.append(np.zeros(990), np.arange(10.0, 110.0, 10.0))[:, np.newaxis]  # a heap, and ten rows far from it
+    >>> basis = Leverage(noise=0.1).select(X, X, Gaussian(), 20, random_state=0)
+    >>> int(np.sum(basis.points > 0))
+    10
     """
 
-    def __init__(self, noise: float | None = None) -> None:
-        self.noise = noise
+    noise: float | None = field(default=None, kw_only=False)
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "noise": [None, Interval(Real, 0, None, closed="neither")]
+    }
 
     def choose(self, task: Task) -> Basis:
         """Choose ``n_basis`` rows, or fewer if fewer have a positive score."""
-        if self.noise is not None and not self.noise > 0:
-            msg = f"noise must be None or above zero, got {self.noise!r}."
-            raise ValueError(msg)
         rows, n_basis, weights = task.rows, task.n_basis, task.weights
         used = np.arange(rows.n_rows) if weights is None else np.flatnonzero(weights)
         if len(used) <= n_basis:
-            note = "" if len(used) == n_basis else f"{len(used)} of {n_basis} points: there are no more rows."
-            return Basis(points=rows.take(used).astype(np.float64), index=used, note=note)
+            return task.basis(used, "there are no more rows")
         some = rows if len(used) == rows.n_rows else SomeRows(rows, used)
         scores = ridge_leverage_scores(
             some, task.kernel, n_basis, noise=self.noise, random_state=task.random_state, executor=task.executor
         )
-        positive = int(np.sum(scores > 0))
-        number, note = n_basis, ""
-        if positive < n_basis:
-            number, note = positive, f"{positive} of {n_basis} points: no more rows have a positive score."
+        number = min(n_basis, int(np.sum(scores > 0)))
         chances = inclusion_probabilities(scores, number)
         drawn = _systematic_sample(chances, number, task.random_state)
-        index = used[drawn]
-        return Basis(points=rows.take(index).astype(np.float64), index=index, scores=chances[drawn], note=note)
+        return task.basis(used[drawn], "no more rows have a positive score", scores=chances[drawn])
 
 
 def inclusion_probabilities(scores: FloatArray, number: int) -> FloatArray:
@@ -125,57 +121,36 @@ def ridge_leverage_scores(
     With samples as large as theory asks they are within a factor of two of the exact ones with high probability; here
     samples have up to four times ``n_basis`` rows.
     """
+
+    def scored(some: Rows, sample: IntArray, chances: FloatArray) -> FloatArray:
+        """Scores of some rows, from a sample and the chances with which it was drawn."""
+        points = rows.take(sample).astype(np.float64)
+        K = kernel(points)
+        prior = kernel_diagonal(some, kernel, executor=executor)
+        least = _SMALLEST_NOISE * max(float(np.mean(prior)), 1e-300)
+        ridge = max(least, _fitted_noise(K, chances, n_basis) if noise is None else noise)
+        # K_SS + λD⁻² = GGᵀ, and |G⁻¹k_S(x)|² by one product with G⁻ᵀ
+        G = np.linalg.cholesky(K + ridge * np.diag(chances))
+        T = solve_triangular(G, np.eye(len(G)), lower=True).T
+        known = squared_projections(some, kernel, points, np.ascontiguousarray(T), executor=executor)
+        return np.clip((prior - known) / ridge, 0.0, 1.0)
+
     order = random_state.permutation(rows.n_rows)
     sizes = [rows.n_rows]
     while sizes[-1] > n_basis:
         sizes.append(-(-sizes[-1] // 2))
-    sample = _Sample(order[: sizes[-1]], np.ones(sizes[-1]))
+    sample, chances = order[: sizes[-1]], np.ones(sizes[-1])
     oversampling = max(1.0, np.log(n_basis))
-    for size in sizes[-2::-1]:
-        last = size == rows.n_rows
-        index = np.arange(rows.n_rows) if last else order[:size]
-        some = rows if last else SomeRows(rows, index)
-        scores = _scores(some, rows, sample, kernel, n_basis=n_basis, noise=noise, executor=executor)
-        if last:
-            return scores
-        chances = np.minimum(1.0, oversampling * scores)
-        chances *= min(1.0, _LARGEST_SAMPLE * n_basis / max(np.sum(chances), 1e-300))
-        drawn = random_state.uniform(size=size) < chances
+    for size in sizes[-2:0:-1]:
+        index = order[:size]
+        shares = np.minimum(1.0, oversampling * scored(SomeRows(rows, index), sample, chances))
+        shares *= min(1.0, _LARGEST_SAMPLE * n_basis / max(np.sum(shares), 1e-300))
+        drawn = random_state.uniform(size=size) < shares
         if not np.any(drawn):
             only = random_state.randint(size)
-            drawn[only], chances[only] = True, max(chances[only], 1.0 / size)
-        sample = _Sample(index[drawn], chances[drawn])
-    return _scores(rows, rows, sample, kernel, n_basis=n_basis, noise=noise, executor=executor)
-
-
-@dataclass(frozen=True)
-class _Sample:
-    """Rows and the chances with which they were drawn."""
-
-    index: IntArray
-    chances: FloatArray
-
-
-def _scores(
-    some: Rows,
-    rows: Rows,
-    sample: _Sample,
-    kernel: Kernel,
-    *,
-    n_basis: int,
-    noise: float | None,
-    executor: Executor,
-) -> FloatArray:
-    points = rows.take(sample.index).astype(np.float64)
-    K = kernel(points)
-    prior = kernel_diagonal(some, kernel, executor=executor)
-    least = _SMALLEST_NOISE * max(float(np.mean(prior)), 1e-300)
-    ridge = max(least, _fitted_noise(K, sample.chances, n_basis) if noise is None else noise)
-    # K_SS + λD⁻² = GGᵀ, and |G⁻¹k_S(x)|² by one product with G⁻ᵀ
-    G = np.linalg.cholesky(K + ridge * np.diag(sample.chances))
-    T = solve_triangular(G, np.eye(len(G)), lower=True).T
-    known = squared_projections(some, kernel, points, np.ascontiguousarray(T), executor=executor)
-    return np.clip((prior - known) / ridge, 0.0, 1.0)
+            drawn[only], shares[only] = True, max(shares[only], 1.0 / size)
+        sample, chances = index[drawn], shares[drawn]
+    return scored(rows, sample, chances)
 
 
 def _fitted_noise(K: FloatArray, chances: FloatArray, n_basis: int) -> float:

@@ -6,19 +6,19 @@ lowers the residuals by :math:`|C^{-1}(k_P(x) - BL^{-1}k_S(x))|^2`: one product 
 small matrix.
 """
 
-from __future__ import annotations
-
-from typing import Literal
+from dataclasses import field
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from scipy.linalg import solve_triangular
 
 from mercer._stored import stored
 from mercer._typing import FloatArray, IntArray
+from mercer._validation import Integral, Interval, Real, StrOptions, parameters
 from mercer.basis.base import Basis, BasisStrategy, Task
 from mercer.engine import column_squares, extend_factor, kernel_diagonal, squared_projections
 
-__all__ = ["PivotedCholesky", "Residual"]
+__all__ = ["PivotedCholesky"]
 
 # A residual below this many roundings of the largest k(x, x), for each pivot, is zero.
 _ROUNDINGS = 16.0
@@ -28,6 +28,7 @@ _SMALLEST_PIVOT = 1e-10
 
 
 @stored
+@parameters
 class PivotedCholesky(BasisStrategy):
     r"""Rows that the others chosen do not span: pivots of an incomplete Cholesky decomposition of the kernel matrix.
 
@@ -68,81 +69,56 @@ class PivotedCholesky(BasisStrategy):
     True
     """
 
-    def __init__(
-        self,
-        pivots: Literal["random", "greedy"] = "random",
-        *,
-        tol: float = 0.0,
-        block_size: int | None = None,
-        store: bool = False,
-    ) -> None:
-        self.pivots = pivots
-        self.tol = tol
-        self.block_size = block_size
-        self.store = store
+    pivots: Literal["random", "greedy"] = field(default="random", kw_only=False)
+    tol: float = 0.0
+    block_size: int | None = None
+    store: bool = False
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "pivots": [StrOptions({"random", "greedy"})],
+        "tol": [Interval(Real, 0, 1, closed="left")],
+        "block_size": [None, Interval(Integral, 1, None, closed="left")],
+        "store": ["boolean"],
+    }
 
     def choose(self, task: Task) -> Basis:
         """Choose at most ``n_basis`` rows."""
-        self._check_parameters()
-        n_basis = task.n_basis
-        residual = Residual(task, store=self.store)
+        residual, n_basis = _Residual(task, store=self.store), task.n_basis
         trace, block = residual.total, self.block_size or max(16, n_basis // 5)
         least = self.tol * trace
         while len(residual.index) < n_basis and residual.total > least and residual.any_left:
-            chosen = (
-                _greedy_pivots(residual)
-                if self.pivots == "greedy"
-                else _random_pivots(residual, block, task.random_state)
-            )
+            if self.pivots == "greedy":
+                chosen = _greedy_pivots(residual)
+            else:
+                chosen = _random_pivots(residual, block, task.random_state)
             if len(chosen):
                 residual.extend(chosen[: n_basis - len(residual.index)], least=least)
-        return Basis(
-            points=residual.points,
-            index=residual.index,
-            residual_trace=residual.total / trace if trace > 0 else 0.0,
-            note=_note(residual, n_basis, reached=residual.total <= least),
-        )
-
-    def _check_parameters(self) -> None:
-        if self.pivots not in {"random", "greedy"}:
-            msg = f"pivots must be 'random' or 'greedy', got {self.pivots!r}."
-            raise ValueError(msg)
-        if not 0 <= self.tol < 1:
-            msg = f"tol must be a share of the trace, at least 0 and below 1; got {self.tol!r}."
-            raise ValueError(msg)
-        if self.block_size is not None and self.block_size < 1:
-            msg = f"block_size must be None or at least 1, got {self.block_size!r}."
-            raise ValueError(msg)
+        left = residual.total
+        reached = left <= least and residual.any_left
+        why = "the tolerance is reached" if reached else "they span all rows to rounding"
+        return task.basis(residual.index, why, residual_trace=left / trace if trace > 0 else 0.0)
 
 
-class Residual:
-    """What the pivots chosen so far leave of each row's k(x, x).
+class _Residual:
+    """What the pivots chosen so far leave of each row's k(x, x)."""
 
-    Attributes
-    ----------
-    diagonal : array (n,)
-        d(x); zero for rows that are chosen, spanned or of weight zero.
-    index : array (m,)
-        Pivots, in order.
-    points : array (m, d)
-    lower : array (m, m)
-        L.
-    total : float
-        Σ ω d, what is left of the trace.
-    """
-
-    def __init__(self, task: Task, *, store: bool = False) -> None:
-        rows, kernel, weights, executor = task.rows, task.kernel, task.weights, task.executor
-        self._rows, self._kernel, self._weights, self._executor = rows, kernel, weights, executor
-        self.diagonal = kernel_diagonal(rows, kernel, executor=executor)
+    def __init__(self, task: Task, *, store: bool) -> None:
+        n_rows = task.rows.n_rows
+        self._task = task
+        # d(x), shape (n,): zero for rows that are chosen, spanned or of weight zero
+        self.diagonal = kernel_diagonal(task.rows, task.kernel, executor=task.executor)
         self._rounding = _ROUNDINGS * float(np.finfo(np.float64).eps) * float(np.max(self.diagonal, initial=0.0))
-        if weights is not None:
-            self.diagonal[weights <= 0] = 0.0
+        if task.weights is not None:
+            self.diagonal[task.weights <= 0] = 0.0
         self.index: IntArray = np.empty(0, dtype=np.intp)
-        self.points: FloatArray = np.empty((0, rows.n_features))
-        self.lower: FloatArray = np.empty((0, 0))
-        self.total = self._sum(self.diagonal)
-        self._factor = np.empty((rows.n_rows, min(task.n_basis, rows.n_rows))) if store else None
+        self._points: FloatArray = np.empty((0, task.rows.n_features))
+        self._lower: FloatArray = np.empty((0, 0))
+        self._factor = np.empty((n_rows, min(task.n_basis, n_rows))) if store else None
+
+    @property
+    def total(self) -> float:
+        """Σ ω d, what is left of the trace."""
+        return float(np.sum(self._weighted(self.diagonal)))
 
     @property
     def any_left(self) -> bool:
@@ -152,78 +128,60 @@ class Residual:
     @property
     def probabilities(self) -> FloatArray:
         """Weighted residuals as shares of their sum."""
-        weighted = self.diagonal if self._weights is None else self._weights * self.diagonal
+        weighted = self._weighted(self.diagonal)
         return np.asarray(weighted / np.sum(weighted))
-
-    def among(self, candidates: IntArray) -> FloatArray:
-        """Residual kernel matrix of some rows, K_PP - BBᵀ."""
-        points = self._take(candidates)
-        B = self._half(points)
-        return np.asarray(self._kernel(points) - B @ B.T)
-
-    def discard(self, spanned: IntArray) -> None:
-        """Know that nothing is left of some rows."""
-        self.diagonal[spanned] = 0.0
-        self.total = self._sum(self.diagonal)
-
-    def extend(self, new: IntArray, *, least: float = 0.0) -> None:
-        """Make rows pivots, in their order, without those that are not needed to bring the total down to ``least``."""
-        points = self._take(new)
-        B = self._half(points)
-        try:
-            C = np.linalg.cholesky(self._kernel(points) - B @ B.T)
-        except np.linalg.LinAlgError:  # by rounding: try fewer
-            if len(new) == 1:
-                self.discard(new)
-            else:
-                self.extend(new[: len(new) // 2], least=least)
-            return
-        everything, inverse = np.concatenate([self.points, points]), solve_triangular(C, np.eye(len(new)), lower=True)
-        # T with [k_S, k_P] T = C⁻¹(k_P - BL⁻¹k_S), a row for each x
-        old = solve_triangular(self.lower, B.T, lower=True, trans="T") if len(self.index) else B.T
-        T = np.concatenate([-old @ inverse.T, inverse.T])
-        lowered = np.maximum(self.diagonal - self._squares(points, everything, T, B, inverse), 0.0)
-        if least > 0 and self._sum(lowered) <= least:
-            squares = column_squares(self._rows, self._kernel, everything, T, self._weights, executor=self._executor)
-            needed = 1 + int(np.searchsorted(np.cumsum(squares), self.total - least))
-            if needed < len(new):
-                self.extend(new[:needed])
-                return
-        self.lower = np.block([[self.lower, np.zeros((len(self.index), len(new)))], [B, C]])
-        self.index, self.points = np.concatenate([self.index, new]), everything
-        lowered[new] = 0.0
-        self.diagonal = np.where(lowered > self.lost(), lowered, 0.0)
-        self.total = self._sum(self.diagonal)
 
     def lost(self, more: int = 0) -> float:
         """What rounding may leave of a row that is spanned, after so many more pivots."""
         return self._rounding * (len(self.index) + more + 1)
 
-    def _take(self, index: IntArray) -> FloatArray:
-        return self._rows.take(index).astype(np.float64, copy=False)
+    def block(self, candidates: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Points of some rows, B = K_PS L⁻ᵀ, and their residual kernel matrix K_PP - BBᵀ."""
+        points, kernel = self._task.points(candidates), self._task.kernel
+        B: FloatArray = np.empty((len(points), 0))
+        if len(self.index):
+            B = np.asarray(solve_triangular(self._lower, kernel(self._points, points), lower=True).T)
+        return points, B, np.asarray(kernel(points) - B @ B.T)
 
-    def _half(self, points: FloatArray) -> FloatArray:
-        """B = K_PS L⁻ᵀ."""
-        if not len(self.index):
-            return np.empty((len(points), 0))
-        return np.asarray(solve_triangular(self.lower, self._kernel(self.points, points), lower=True).T)
-
-    def _squares(
-        self, points: FloatArray, everything: FloatArray, T: FloatArray, B: FloatArray, inverse: FloatArray
-    ) -> FloatArray:
-        """By how much new pivots lower each residual."""
+    def extend(self, new: IntArray, *, least: float = 0.0) -> None:
+        """Make rows pivots, in their order, without those that are not needed to bring the total down to ``least``."""
+        rows, kernel, weights, executor = self._task.rows, self._task.kernel, self._task.weights, self._task.executor
+        points, B, left = self.block(new)
+        try:
+            C = np.linalg.cholesky(left)
+        except np.linalg.LinAlgError:  # by rounding: try fewer
+            if len(new) == 1:
+                self.diagonal[new] = 0.0
+            else:
+                self.extend(new[: len(new) // 2], least=least)
+            return
+        everything, inverse = np.concatenate([self._points, points]), solve_triangular(C, np.eye(len(new)), lower=True)
+        # T with [k_S, k_P] T = C⁻¹(k_P - BL⁻¹k_S), a row for each x
+        old = solve_triangular(self._lower, B.T, lower=True, trans="T") if len(self.index) else B.T
+        T = np.concatenate([-old @ inverse.T, inverse.T])
         if self._factor is None:
-            return squared_projections(self._rows, self._kernel, everything, T, executor=self._executor)
-        size, new = len(self.index), len(points)
-        extend_factor(self._rows, self._kernel, points, B, inverse, self._factor, executor=self._executor)
-        columns = self._factor[:, size : size + new]
-        return np.asarray(np.einsum("ij,ij->i", columns, columns))
+            squares = squared_projections(rows, kernel, everything, T, executor=executor)
+        else:
+            extend_factor(rows, kernel, points, B, inverse, self._factor, executor=executor)
+            columns = self._factor[:, len(self.index) : len(everything)]
+            squares = np.einsum("ij,ij->i", columns, columns)
+        lowered = np.maximum(self.diagonal - squares, 0.0)
+        if least > 0 and np.sum(self._weighted(lowered)) <= least:
+            gains = column_squares(rows, kernel, everything, T, weights, executor=executor)
+            needed = 1 + int(np.searchsorted(np.cumsum(gains), self.total - least))
+            if needed < len(new):
+                self.extend(new[:needed])
+                return
+        self._lower = np.block([[self._lower, np.zeros((len(self.index), len(new)))], [B, C]])
+        self.index, self._points = np.concatenate([self.index, new]), everything
+        lowered[new] = 0.0
+        self.diagonal = np.where(lowered > self.lost(), lowered, 0.0)
 
-    def _sum(self, diagonal: FloatArray) -> float:
-        return float(np.sum(diagonal) if self._weights is None else np.sum(self._weights * diagonal))
+    def _weighted(self, diagonal: FloatArray) -> FloatArray:
+        return diagonal if self._task.weights is None else np.asarray(self._task.weights * diagonal)
 
 
-def _greedy_pivots(residual: Residual) -> IntArray:
+def _greedy_pivots(residual: _Residual) -> IntArray:
     """Rows with the largest residual, one after the other, as far as they are known without a pass over the rows.
 
     Residuals only fall: as long as the largest within a pool is not below what those outside had, it is the largest of
@@ -236,8 +194,8 @@ def _greedy_pivots(residual: Residual) -> IntArray:
     pool = np.sort(np.concatenate([pool, np.flatnonzero(diagonal == limit)[: size - len(pool)]]))
     pool = pool[diagonal[pool] > 0]  # rows that are chosen, spanned or of weight zero have nothing left
     outside = limit if size < len(diagonal) else 0.0
-    left = residual.among(pool)
-    residual.discard(pool[np.diagonal(left) <= residual.lost()])
+    _, _, left = residual.block(pool)
+    residual.diagonal[pool[np.diagonal(left) <= residual.lost()]] = 0.0
     chosen: list[int] = []
     while len(chosen) < len(pool):
         values = np.diagonal(left)
@@ -258,16 +216,17 @@ def _eliminated(left: FloatArray, pivot: int) -> FloatArray:
     return left
 
 
-def _random_pivots(residual: Residual, block: int, random_state: np.random.RandomState) -> IntArray:
+def _random_pivots(residual: _Residual, block: int, random_state: np.random.RandomState) -> IntArray:
     """Rows drawn one after the other in proportion to their residual given those before.
 
     A block is drawn in proportion to the residuals before it, and each of its rows is kept with the share that those
     kept before leave of its residual.
     """
     proposed = random_state.choice(len(residual.diagonal), size=block, p=residual.probabilities)
-    draws, left = random_state.uniform(size=block), residual.among(proposed)
+    draws = random_state.uniform(size=block)
+    _, _, left = residual.block(proposed)
     before = np.diagonal(left).copy()
-    residual.discard(proposed[before <= residual.lost()])
+    residual.diagonal[proposed[before <= residual.lost()]] = 0.0
     chosen: list[int] = []
     for i in range(block):
         least = max(residual.lost(len(chosen)), _SMALLEST_PIVOT * before[i] if chosen else 0.0)
@@ -275,11 +234,3 @@ def _random_pivots(residual: Residual, block: int, random_state: np.random.Rando
             chosen.append(i)
             left = _eliminated(left, i)
     return proposed[chosen]
-
-
-def _note(residual: Residual, n_basis: int, *, reached: bool) -> str:
-    found = len(residual.index)
-    if found >= n_basis:
-        return ""
-    why = "the tolerance is reached" if reached and residual.any_left else "they span all rows to rounding"
-    return f"{found} of {n_basis} points: {why}."

@@ -1,16 +1,18 @@
 """Smola and Bartlett's greedy choice for Gaussian processes."""
 
-from __future__ import annotations
+from dataclasses import field
+from typing import Any, ClassVar
 
 from mercer._stored import stored
+from mercer._validation import Interval, Real, parameters
 from mercer.basis.base import Basis, BasisStrategy, Task
-from mercer.basis.forward_selection import check_greedy_parameters, grow
-from mercer.basis.least_squares import GrowingFit
+from mercer.basis.forward_selection import GREEDY_CONSTRAINTS, grow
 
 __all__ = ["SparseGreedy"]
 
 
 @stored
+@parameters
 class SparseGreedy(BasisStrategy):
     r"""Greedy choice by the posterior of a Gaussian process, supervised.
 
@@ -18,16 +20,12 @@ class SparseGreedy(BasisStrategy):
     log posterior up to constants: forward selection with a penalty, so that functions which fit the noise with
     large coefficients gain little.
 
-    Cost: as ``ForwardSelection``.
-
     Parameters
     ----------
     noise : float, default=0.1
         λ; that of the estimator is the natural choice.
-    candidates : int or None, default=59
-        Rows tried per step; None for all.
-    tol : float, default=0.0
-        Stop when the best gain falls below this share of the targets' sum of squares.
+    candidates, tol
+        As in ``ForwardSelection``, and so is the cost.
 
     References
     ----------
@@ -45,15 +43,15 @@ class SparseGreedy(BasisStrategy):
     True
     """
 
-    def __init__(self, noise: float = 0.1, *, candidates: int | None = 59, tol: float = 0.0) -> None:
-        self.noise = noise
-        self.candidates = candidates
-        self.tol = tol
+    noise: float = field(default=0.1, kw_only=False)
+    candidates: int | None = 59
+    tol: float = 0.0
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **GREEDY_CONSTRAINTS,
+        "noise": [Interval(Real, 0, None, closed="left")],
+    }
 
     def choose(self, task: Task) -> Basis:
         """Choose at most ``n_basis`` rows."""
-        check_greedy_parameters(self.candidates, self.tol)
-        if not self.noise >= 0:
-            msg = f"noise must be at least zero, got {self.noise!r}."
-            raise ValueError(msg)
-        return grow(GrowingFit(task, noise=float(self.noise)), task, self.candidates, self.tol)
+        return grow(task, float(self.noise), self.candidates, self.tol)

@@ -20,13 +20,15 @@ d               ``diagonal``        (n,), what is left of k(x, x)
 ==============  ==================  =====================================================
 """
 
-from __future__ import annotations
+from dataclasses import field
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.linalg import solve_triangular
 
 from mercer._stored import stored
 from mercer._typing import FloatArray
+from mercer._validation import Integral, Interval, Real, parameters
 from mercer.basis.base import Basis, BasisStrategy, Task
 from mercer.engine import blas_threads, kernel_diagonal, kernel_matrix
 
@@ -36,6 +38,7 @@ _ROUNDINGS = 1e-13  # residuals below this share of the largest k(x, x), for eac
 
 
 @stored
+@parameters
 class SupervisedCholesky(BasisStrategy):
     """Incomplete Cholesky decomposition of the kernel matrix that also uses the targets (CSI).
 
@@ -55,31 +58,27 @@ class SupervisedCholesky(BasisStrategy):
     Examples
     --------
     >>> import numpy as np
-    >>> from mercer import NystromRegressor
     >>> from mercer.basis import SupervisedCholesky
-    >>> X = np.linspace(0, 6, 1000)[:, np.newaxis]
-    >>> basis = SupervisedCholesky()
-    >>> model = NystromRegressor("matern", basis=basis, n_basis=20, random_state=0).fit(X, np.sin(X[:, 0]))
-    >>> model.basis_.shape
-    (20, 1)
+    >>> from mercer.kernels import Gaussian
+    >>> X = np.linspace(-5, 5, 1000)[:, np.newaxis]
+    >>> y = np.exp(-np.abs(X[:, 0] - 3))  # a peak at 3
+    >>> SupervisedCholesky().select(X, y, Gaussian(0.5), 3).points[:, 0].round()
+    array([3., 2., 4.])
     """
 
-    def __init__(self, trade_off: float = 0.99, *, look_ahead: int = 40) -> None:
-        self.trade_off = trade_off
-        self.look_ahead = look_ahead
+    trade_off: float = field(default=0.99, kw_only=False)
+    look_ahead: int = 40
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "trade_off": [Interval(Real, 0, 1, closed="both")],
+        "look_ahead": [Interval(Integral, 1, None, closed="left")],
+    }
 
     def choose(self, task: Task) -> Basis:
         """Choose at most ``n_basis`` rows."""
-        if not 0 <= self.trade_off <= 1:
-            msg = f"trade_off must lie between 0 and 1, got {self.trade_off!r}."
-            raise ValueError(msg)
-        if self.look_ahead < 1:
-            msg = f"look_ahead must be at least 1, got {self.look_ahead!r}."
-            raise ValueError(msg)
-        rows, n_basis = task.rows, task.n_basis
         state = _Decomposition(task)
         with blas_threads(1):  # for products as thin as these BLAS is faster on one thread
-            while len(state.index) < min(n_basis, rows.n_rows):
+            while len(state.index) < min(task.n_basis, task.rows.n_rows):
                 state.look(self.look_ahead)
                 if not state.pivots_ahead:
                     break
@@ -88,42 +87,34 @@ class SupervisedCholesky(BasisStrategy):
                 if not np.isfinite(gains[best]):  # nothing is left of any row
                     break
                 state.append(best)
-        index, note = np.array(state.index, dtype=np.intp), ""
-        if len(index) < n_basis:
-            note = f"{len(index)} of {n_basis} points: they span all rows to rounding."
-        trace = float(np.sum(state.weighted(state.prior)))
-        left = float(np.sum(state.weighted(state.diagonal)))
-        return Basis(
-            points=rows.take(index).astype(np.float64),
-            index=index,
-            residual_trace=left / trace if trace > 0 else 0.0,
-            note=note,
-        )
+        index, left = np.array(state.index, dtype=np.intp), state.weighted_sum(state.diagonal)
+        share = left / state.trace if state.trace > 0 else 0.0
+        return task.basis(index, "they span all rows to rounding", residual_trace=share)
 
 
 class _Decomposition:
     """Columns chosen, columns ahead, and what is left. Rows are multiplied by the roots of their weights."""
 
     def __init__(self, task: Task) -> None:
-        rows, kernel, weights, executor = task.rows, task.kernel, task.weights, task.executor
-        room, targets = min(task.n_basis, rows.n_rows), task.targets
-        self._rows, self._kernel, self._executor = rows, kernel, executor
-        self._roots = np.ones(rows.n_rows) if weights is None else np.sqrt(weights)
-        self._targets = self._roots[:, np.newaxis] * targets  # less their projection on Q
+        n_rows, weights = task.rows.n_rows, task.weights
+        self._task = task
+        self._roots = np.ones(n_rows) if weights is None else np.sqrt(weights)
+        self._targets = self._roots[:, np.newaxis] * task.targets  # less their projection on Q
         self._total = float(np.sum(self._targets**2))
-        self.prior = kernel_diagonal(rows, kernel, executor=executor)
-        self.diagonal = np.where(self._roots > 0, self.prior, 0.0)
-        self._lost = _ROUNDINGS * float(np.max(self.prior, initial=0.0))
-        self._factor = np.empty((rows.n_rows, room), order="F")
-        self._orthonormal = np.empty((rows.n_rows, room), order="F")
-        self._ahead: FloatArray = np.empty((rows.n_rows, 0))
-        self._free: FloatArray = np.empty((rows.n_rows, 0))
+        prior = kernel_diagonal(task.rows, task.kernel, executor=task.executor)
+        self.trace = self.weighted_sum(prior)
+        self.diagonal = np.where(self._roots > 0, prior, 0.0)
+        self._lost = _ROUNDINGS * float(np.max(prior, initial=0.0))
+        self._factor = np.empty((n_rows, min(task.n_basis, n_rows)), order="F")
+        self._orthonormal = np.empty_like(self._factor)
+        self._ahead: FloatArray = np.empty((n_rows, 0))
+        self._free: FloatArray = np.empty((n_rows, 0))
         self.index: list[int] = []
         self.pivots_ahead: list[int] = []
 
-    def weighted(self, values: FloatArray) -> FloatArray:
-        """ω times the values, one per row."""
-        return np.asarray(self._roots**2 * values)
+    def weighted_sum(self, values: FloatArray) -> float:
+        """Σ ω times the values, one per row."""
+        return float(np.sum(self._roots**2 * values))
 
     def look(self, number: int) -> None:
         """Have ``number`` columns ahead, those of the largest residuals, or as many as there are."""
@@ -147,8 +138,7 @@ class _Decomposition:
         products = ahead @ (free.T @ self._targets)
         norms = np.einsum("ij,ij->i", ahead @ (free.T @ free), ahead)
         usable = (self.diagonal > self._lost * (len(self.index) + 1)) & (self._roots > 0)
-        trace = float(np.sum(self.weighted(self.prior)))
-        gains = (1.0 - trade_off) / trace * traces / np.where(usable, self.diagonal, 1.0)
+        gains = (1.0 - trade_off) / self.trace * traces / np.where(usable, self.diagonal, 1.0)
         if self._total > 0:
             spanned = norms <= self._lost * traces
             squares = np.einsum("ij,ij->i", products, products) / np.where(spanned, 1.0, norms)
@@ -200,8 +190,8 @@ class _Decomposition:
 
     def _residual_column(self, pivot: int) -> FloatArray:
         """(K - GGᵀ) of one column."""
-        point = self._rows.take(np.array([pivot])).astype(np.float64)
-        column = kernel_matrix(self._rows, self._kernel, point, executor=self._executor)[:, 0]
+        point = self._task.points(np.array([pivot]))
+        column = kernel_matrix(self._task.rows, self._task.kernel, point, executor=self._task.executor)[:, 0]
         factor = self._factor[:, : len(self.index)]
         return np.asarray(column - factor @ factor[pivot])
 

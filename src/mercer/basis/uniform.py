@@ -23,31 +23,27 @@ class Uniform(BasisStrategy):
     Examples
     --------
     >>> import numpy as np
-    >>> from mercer import NystromRegressor
     >>> from mercer.basis import Uniform
+    >>> from mercer.kernels import Gaussian
     >>> X = np.linspace(0, 6, 1000)[:, np.newaxis]
-    >>> model = NystromRegressor("matern", basis=Uniform(), n_basis=20, random_state=0).fit(X, np.sin(X[:, 0]))
-    >>> model.basis_.shape
-    (20, 1)
+    >>> Uniform().select(X, X, Gaussian(), 5, random_state=0).index
+    array([298, 553, 672, 859, 993])
     """
 
     def choose(self, task: Task) -> Basis:
         """Choose ``n_basis`` rows at random, or all."""
-        number = task.n_basis
-        index = draw_rows(task.rows.n_rows, number, task.weights, task.random_state)
-        note = "" if len(index) == number else f"{len(index)} of {number} points: there are no more rows."
-        return Basis(points=task.rows.take(index).astype(np.float64), index=index, note=note)
+        index = draw_rows(task.rows.n_rows, task.n_basis, task.weights, task.random_state)
+        return task.basis(index, "there are no more rows")
 
 
 def draw_rows(n_rows: int, number: int, weights: FloatArray | None, random_state: np.random.RandomState) -> IntArray:
     """Numbers of rows of positive weight, drawn without replacement and sorted; all if there are no more."""
-    candidates = None if weights is None or np.all(weights > 0) else np.flatnonzero(weights)
-    population = n_rows if candidates is None else len(candidates)
-    index = np.arange(population) if population <= number else _draw(population, number, random_state)
-    return index if candidates is None else candidates[index]
-
-
-def _draw(population: int, number: int, random_state: np.random.RandomState) -> IntArray:
-    if population <= _SHUFFLED:
-        return np.sort(random_state.permutation(population)[:number])
-    return np.sort(sample_without_replacement(population, number, random_state=random_state))
+    used = None if weights is None or np.all(weights > 0) else np.flatnonzero(weights)
+    population = n_rows if used is None else len(used)
+    if population <= number:
+        index = np.arange(population)
+    elif population <= _SHUFFLED:
+        index = np.sort(random_state.permutation(population)[:number])
+    else:
+        index = np.sort(sample_without_replacement(population, number, random_state=random_state))
+    return index if used is None else used[index]

@@ -1,7 +1,5 @@
 """Generated data."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from mercer._typing import FloatArray, RandomState
@@ -58,15 +56,8 @@ def make_bumps(
 
     Parameters
     ----------
-    n_rows : int, default=200
-    noise : float, default=0.1
-        Standard deviation of the noise.
-    random_state : int, RandomState or None, default=None
-
-    Returns
-    -------
-    X : array (n_rows, 1)
-    y : array (n_rows,)
+    n_rows, noise, random_state
+        As in ``make_waves``; one feature.
 
     Examples
     --------
@@ -92,16 +83,8 @@ def make_clusters(
 
     Parameters
     ----------
-    n_rows : int, default=1000
-    n_features : int, default=4
-    noise : float, default=0.1
-        Standard deviation of the noise.
-    random_state : int, RandomState or None, default=None
-
-    Returns
-    -------
-    X : array (n_rows, n_features)
-    y : array (n_rows,)
+    n_rows, n_features, noise, random_state
+        As in ``make_waves``.
 
     Examples
     --------

@@ -1,7 +1,5 @@
 """How well each strategy's basis represents the kernel, against the number of points: before anything is fitted."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,13 +39,11 @@ class BasisErrors:
 
     def plot(self, path: str | Path) -> None:
         """Plot them and save the plot (PNG, SVG or PDF by the file's ending); needs matplotlib."""
-        from mercer.reports.plots import plot_panels
+        from mercer.reports.plots import plot_curves
 
-        curves = {
-            name: np.array([max(one.unexplained, 1e-16) for one in several]) for name, several in self.errors.items()
-        }
-        x = np.array(self.n_basis, dtype=np.float64)
-        plot_panels(path, x, {"share of the trace left": curves}, xlabel="basis points", ylabel="error")
+        curves = {name: [max(one.unexplained, 1e-16) for one in several] for name, several in self.errors.items()}
+        panels = {"share of the trace left": curves}
+        plot_curves(path, panels, x=np.array(self.n_basis), xlabel="basis points", ylabel="error")
 
 
 def basis_errors(
@@ -86,21 +82,19 @@ def basis_errors(
     True
     """
     rows, executor = as_rows(X), executor or Threads()
-    targets = np.zeros((rows.n_rows, 1)) if y is None else np.asarray(check_targets(y, n_rows=rows.n_rows))
+    targets = np.zeros(rows.n_rows) if y is None else check_targets(y, n_rows=rows.n_rows)
     targets = targets.reshape(rows.n_rows, -1)
     random = check_random_state(random_state)
     resolved = resolve_kernel(kernel, ArrayTable(rows, targets), random)
     seed = int(random.randint(2**31))
+
+    def error(strategy: Any, number: int) -> NystromError:
+        given = {"weights": None, "random_state": np.random.RandomState(seed), "executor": executor}
+        basis = choose_basis(strategy, rows, targets, resolved, number, **given)
+        return nystrom_error(rows, basis, resolved, random_state=seed, executor=executor)
+
     if isinstance(strategies, str):
         strategies = [strategies]
     named = strategies if isinstance(strategies, Mapping) else {name: name for name in strategies}
-    errors: dict[str, list[NystromError]] = {}
-    for name, strategy in named.items():
-        errors[name] = []
-        for number in n_basis:
-            basis = choose_basis(
-                strategy, rows, targets, resolved, int(number),
-                weights=None, random_state=np.random.RandomState(seed), executor=executor,
-            )  # fmt: skip
-            errors[name].append(nystrom_error(rows, basis, resolved, random_state=seed, executor=executor))
-    return BasisErrors(tuple(int(number) for number in n_basis), errors)
+    numbers = tuple(map(int, n_basis))
+    return BasisErrors(numbers, {name: [error(each, number) for number in numbers] for name, each in named.items()})

@@ -22,11 +22,8 @@ def format_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str
     numeric = [all(isinstance(row[i], (int, float)) for row in rows) for i in range(len(header))]
 
     def line(cells: Sequence[str]) -> str:
-        aligned = [
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(cells, widths, numeric, strict=True)
-        ]
-        return "  ".join(aligned).rstrip()
+        columns = zip(cells, widths, numeric, strict=True)
+        return "  ".join(cell.rjust(width) if right else cell.ljust(width) for cell, width, right in columns).rstrip()
 
     return "\n".join([line(header), line(["-" * width for width in widths]), *map(line, texts)])
 

@@ -287,25 +287,25 @@ def test_fitted_laws_have_the_moments_of_the_rows():
 
 
 @pytest.mark.parametrize(
-    ("strategy", "message"),
+    ("strategy", "name"),
     [
-        (PivotedCholesky("best"), "pivots must be"),
-        (PivotedCholesky(tol=1.0), "tol must be"),
-        (PivotedCholesky(block_size=0), "block_size must be"),
-        (KMeans("middle"), "points must be"),
-        (Leverage(noise=0.0), "noise must be"),
-        (Distribution("cauchy"), "law must be"),
-        (Distribution(3), "law must be"),
-        (ForwardSelection(0), "candidates must be"),
-        (ForwardSelection(stop="never"), "stop must be"),
-        (SparseGreedy(-1.0), "noise must be"),
-        (SupervisedCholesky(2.0), "trade_off must"),
-        (SupervisedCholesky(look_ahead=0), "look_ahead must"),
+        (PivotedCholesky("best"), "pivots"),
+        (PivotedCholesky(tol=1.0), "tol"),
+        (PivotedCholesky(block_size=0), "block_size"),
+        (KMeans("middle"), "points"),
+        (Leverage(noise=0.0), "noise"),
+        (Distribution("cauchy"), "law"),
+        (Distribution(3), "law"),
+        (ForwardSelection(0), "candidates"),
+        (ForwardSelection(stop="never"), "stop"),
+        (SparseGreedy(-1.0), "noise"),
+        (SupervisedCholesky(2.0), "trade_off"),
+        (SupervisedCholesky(look_ahead=0), "look_ahead"),
     ],
     ids=str,
 )
-def test_parameters_out_of_range_are_refused_by_name(strategy, message, data):
-    with pytest.raises(ValueError, match=message):
+def test_parameters_out_of_range_are_refused_by_name(strategy, name, data):
+    with pytest.raises(ValueError, match=f"'{name}' parameter of {type(strategy).__name__} must be"):
         select(strategy, data[0], data[1], 5)
 
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from mercer.datasets import make_bumps, make_waves
+from mercer.datasets import make_bumps, make_clusters, make_waves
 
 
 @pytest.mark.parametrize("make", [make_waves, make_bumps])
@@ -30,3 +30,10 @@ def test_bumps_leave_their_gap():
     assert not np.any((X > -1) & (X < 2.5))
     assert X.min() < -5
     assert X.max() > 5
+
+
+def test_clusters_are_of_very_different_size_and_repeat_rows():
+    X, y = make_clusters(4000, n_features=3, random_state=0)
+    assert X.shape == (4000, 3)
+    assert np.all(np.isfinite(y))
+    assert len(np.unique(X, axis=0)) < 3000

@@ -1,9 +1,12 @@
 """From an estimator's ``basis`` argument to points."""
 
+import inspect
+
 import numpy as np
 import pytest
 
-from mercer.basis import Basis, BasisStrategy, Uniform, choose_basis
+from mercer import basis as strategies
+from mercer.basis import Basis, BasisStrategy, Uniform, base, choose_basis, nystrom_error
 from mercer.engine import Threads
 from mercer.kernels import Gaussian
 from tests.doubles import GuardedRows
@@ -26,6 +29,13 @@ def test_a_name_means_its_strategy(rows):
     by_name, by_object = choose("uniform", rows), choose(Uniform(), rows)
     np.testing.assert_array_equal(by_name.index, by_object.index)
     assert by_name.points.shape == (5, 2)
+
+
+def test_every_strategy_has_a_name():
+    public = {
+        name for name, member in inspect.getmembers(strategies, inspect.isclass) if issubclass(member, BasisStrategy)
+    }
+    assert set(base._NAMED.values()) == public - {"BasisStrategy"}
 
 
 def test_a_strategy_of_ones_own_is_asked(rows):
@@ -79,3 +89,5 @@ def test_an_unknown_name_is_refused_with_the_names_there_are(rows, unknown):
 def test_bad_points_are_refused(rows, bad, message):
     with pytest.raises(ValueError, match=message):
         choose(bad, rows)
+    with pytest.raises(ValueError, match=message):
+        nystrom_error(rows, bad, Gaussian())

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from mercer.reports.plots import plot_maps
+from papers.maps import plot_maps
 
 
 @pytest.mark.parametrize("ending", ["png", "svg"])
