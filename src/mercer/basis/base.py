@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 
 from mercer._stored import stored
@@ -163,7 +164,8 @@ def choose_basis(basis: Any, rows: Rows, targets: FloatArray, kernel: Kernel, n_
 
 
 def check_points(basis: Any, n_features: int) -> FloatArray:
-    """Check basis points that are given as an array; returns a copy, float64 of shape (m, n_features)."""
+    """Check basis points that are given as an array or a sparse matrix; returns a float64 copy (m, n_features)."""
+    basis = basis.toarray() if issparse(basis) else basis
     try:
         points = np.array(check_numbers(basis, "basis"), dtype=np.float64, order="C")
     except (TypeError, ValueError, OverflowError) as error:

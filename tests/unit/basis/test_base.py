@@ -4,7 +4,9 @@ import inspect
 
 import numpy as np
 import pytest
+from scipy import sparse
 
+from mercer import NystromRegressor
 from mercer import basis as strategies
 from mercer.basis import Basis, BasisStrategy, Uniform, base, choose_basis, nystrom_error
 from mercer.engine import Threads
@@ -91,3 +93,10 @@ def test_bad_points_are_refused(rows, bad, message):
         choose(bad, rows)
     with pytest.raises(ValueError, match=message):
         nystrom_error(rows, bad, Gaussian())
+
+
+def test_points_may_be_sparse():
+    X, y = np.eye(6), np.arange(6.0)
+    dense = NystromRegressor(basis=X[:3]).fit(X, y)
+    given = NystromRegressor(basis=sparse.csr_array(X[:3])).fit(X, y)
+    assert np.array_equal(given.predict(X), dense.predict(X))
