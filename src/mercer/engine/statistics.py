@@ -34,25 +34,14 @@ __all__ = ["Augmented", "AugmentedPass", "Features", "NormalPass", "NormalStatis
 
 @dataclass(frozen=True)
 class Features(Shippable):
-    """Rows ↦ k(rows, points), or k(rows, points) L⁻ᵀ if ``lower`` is given; always float64.
-
-    Attributes
-    ----------
-    kernel : Kernel
-    points : array (m, d)
-    lower : array (m, m) or None
-        L, Fortran-contiguous float64.
-    dtype : numpy.dtype
-        In which the kernel is computed, before its values are widened.
-    spare : int
-        Columns left free behind the m features, for the caller to fill: one product over the tile then sums features
-        and targets alike.
-    """
+    """Rows ↦ k(rows, points), or k(rows, points) L⁻ᵀ if ``lower`` is given; always float64."""
 
     kernel: Kernel
-    points: FloatArray
-    lower: FloatArray | None = None
-    dtype: Any = np.float64
+    points: FloatArray  # (m, d)
+    lower: FloatArray | None = None  # (m, m): L, Fortran-contiguous float64
+    dtype: Any = np.float64  # in which the kernel is computed, before its values are widened
+    # Columns left free behind the m features, for the caller to fill: one product over the tile then sums features and
+    # targets alike.
     spare: int = 0
 
     @property
@@ -98,18 +87,10 @@ _ALIGNMENT = 8  # numbers: rows of a tile start at multiples of a cache line, wh
 
 @dataclass(frozen=True)
 class Augmented:
-    """Features with room for targets, a constant, and zeros up to the width.
+    """Features with room for targets, a constant, and zeros up to the width."""
 
-    Attributes
-    ----------
-    features : Features
-        With the spare columns.
-    used : int
-        m + p + 1.
-    """
-
-    features: Features
-    used: int
+    features: Features  # with the spare columns
+    used: int  # m + p + 1
 
     @classmethod
     def of(cls, features: Features, n_outputs: int) -> Augmented:
@@ -169,24 +150,12 @@ class AugmentedPass(Pass[State, State]):
 @stored
 @dataclass
 class NormalStatistics:
-    """Sums over rows, which can be added, subtracted and scaled.
+    """Sums over rows, which can be added, subtracted and scaled."""
 
-    Attributes
-    ----------
-    sums : array (m+p+1, m+p+1)
-        The symmetric matrix of the module's description.
-    n_features : int
-        m.
-    n_rows : int
-        How many rows were summed, whatever their weight.
-    is_whitened : bool
-        Whether the features are L⁻¹k_m(x), not k_m(x).
-    """
-
-    sums: FloatArray
-    n_features: int
-    n_rows: int
-    is_whitened: bool = False
+    sums: FloatArray  # (m+p+1, m+p+1): the symmetric matrix of the module's description
+    n_features: int  # m
+    n_rows: int  # how many rows were summed, whatever their weight
+    is_whitened: bool = False  # whether the features are L⁻¹k_m(x), not k_m(x)
 
     def check_stored(self) -> None:
         """Refuse sums of another size."""

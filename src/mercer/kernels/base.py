@@ -24,28 +24,16 @@ _DIAGONAL_TILE = 16  # rows: of a small square of kernel values only the diagona
 
 
 class Factors(NamedTuple):
-    """How compiled code makes kernel values k(x, z) = φ(l(x)·r(z)) of rows; r is l with its last two entries exchanged.
+    """How compiled code makes values k(x, z) = φ(l(x)·r(z)) of rows; r is l with its last two entries exchanged."""
 
-    Attributes
-    ----------
-    width : int
-        Of l.
-    scaling : int
-        Address of a callback "fiifff" that fills in l: rows, their number and columns; scales; l, one per row; and a
-        number that tells how far the rows are.
-    scales : array
-    farthest : float
-        Rows that are farther than this have no factors.
-    profile : int
-        Address of a callback "fiiififif" that replaces a tile of products by kernel values: tile, its rows, columns and
-        stride; left factors, their number; right factors, one of them per row, and the stride; parameters.
-    parameters : array
-    """
-
-    width: int
+    width: int  # of l
+    # Address of a callback "fiifff" that fills in l: rows, their number and columns; scales; l, one per row; and a
+    # number that tells how far the rows are.
     scaling: int
     scales: FloatArray
-    farthest: float
+    farthest: float  # rows that are farther than this have no factors
+    # Address of a callback "fiiififif" that replaces a tile of products by kernel values: tile, its rows, columns and
+    # stride; left factors, their number; right factors, one of them per row, and the stride; parameters.
     profile: int
     parameters: FloatArray
 

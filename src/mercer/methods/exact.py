@@ -42,26 +42,14 @@ class Iteration:
 
 @dataclass(frozen=True)
 class ExactFit:
-    """The model of all rows, and what it was solved with.
+    """The model of all rows, and what it was solved with."""
 
-    Attributes
-    ----------
-    expansion : KernelExpansion
-        Its points are the rows of positive weight, or their numbers if the kernel is precomputed.
-    index : array (m,)
-        Numbers of these rows.
-    factor : CholeskyFactor or None
-        Of H.
-    eta : array (m,) or None
-    iterative : IterativeSolution or None
-        Of conjugate gradients.
-    """
-
+    # Its points are the rows of positive weight, or their numbers if the kernel is precomputed.
     expansion: KernelExpansion
-    index: IntArray
-    factor: CholeskyFactor | None
-    eta: FloatArray | None
-    iterative: IterativeSolution | None
+    index: IntArray  # (m,): Numbers of these rows
+    factor: CholeskyFactor | None  # of H
+    eta: FloatArray | None  # (m,)
+    iterative: IterativeSolution | None  # of conjugate gradients
 
 
 def fit_exact(

@@ -165,19 +165,13 @@ class OneVsRest(Outputs, Coding):
 
 @dataclass(frozen=True, eq=False)
 class OneVsOne(Outputs):
-    """Each column separates classes i and j, positive for i: the pairs (0, 1), (0, 2), …, (1, 2), … of libsvm.
+    """Each column separates classes i and j, positive for i: the pairs (0, 1), (0, 2), …, (1, 2), … of libsvm."""
 
-    Attributes
-    ----------
-    classes : array (k,)
-    decision_function_shape : {"ovr", "ovo"}
-        Whether decision values are one per class, as scikit-learn's ``SVC`` makes them, or those of the pairs.
-    break_ties : bool
-        Whether equal votes are decided by the values (with "ovr" only, as in scikit-learn; exported models do not).
-    """
-
-    classes: AnyArray
+    classes: AnyArray  # (k,)
+    # {"ovr", "ovo"}: Whether decision values are one per class, as scikit-learn's ``SVC`` makes them, or those of the
+    # pairs.
     decision_function_shape: str = "ovr"
+    # Whether equal votes are decided by the values (with "ovr" only, as in scikit-learn; exported models do not).
     break_ties: bool = False
 
     kind: ClassVar[str] = "classifier"
@@ -227,15 +221,9 @@ class Components(Outputs):
 
 @dataclass(frozen=True)
 class Novelty(Outputs):
-    """One column, negative for rows unlike those seen.
+    """One column, negative for rows unlike those seen."""
 
-    Attributes
-    ----------
-    offset : float
-        What scores exceed decision values by.
-    """
-
-    offset: float
+    offset: float  # what scores exceed decision values by
 
     kind: ClassVar[str] = "outlier_detector"
 

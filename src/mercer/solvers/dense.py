@@ -213,18 +213,11 @@ _SEMIDEFINITE = 1e-5  # a remainder larger than this share of the diagonal is no
 @stored
 @dataclass(frozen=True)
 class CholeskyFactor:
-    """H + jitter·I = LLᵀ.
+    """H + jitter·I = LLᵀ."""
 
-    Attributes
-    ----------
-    lower : array (n, n)
-        L in the lower triangle, Fortran-contiguous; what stands above the diagonal is not part of it.
-    jitter : float
-        The most that was added to a diagonal entry, 0 in regular cases.
-    """
-
+    # (n, n): L in the lower triangle, Fortran-contiguous; what stands above the diagonal is not part of it.
     lower: FloatArray
-    jitter: float = 0.0
+    jitter: float = 0.0  # the most that was added to a diagonal entry, 0 in regular cases
 
     def check_stored(self) -> None:
         """Refuse a factor that LAPACK cannot take."""
@@ -302,18 +295,10 @@ def cholesky_in_place(
 
 @dataclass(frozen=True)
 class PivotedFactor:
-    """K[order][:, order] = LLᵀ to rounding, with the rows that K's numerical rank leaves out dropped.
+    """K[order][:, order] = LLᵀ to rounding, with the rows that K's numerical rank leaves out dropped."""
 
-    Attributes
-    ----------
-    order : array (r,)
-        Indices of the rows kept, greatest residual first.
-    lower : array (r, r)
-        L, Fortran-contiguous, zero above the diagonal.
-    """
-
-    order: IntArray
-    lower: FloatArray
+    order: IntArray  # (r,): Indices of the rows kept, greatest residual first
+    lower: FloatArray  # (r, r): L, Fortran-contiguous, zero above the diagonal
 
     @property
     def smallest_pivot(self) -> float:

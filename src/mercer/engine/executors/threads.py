@@ -144,30 +144,15 @@ _PIECE_BYTES = 1 << 21  # of tiles: a millisecond of work, twice as long as thre
 
 @dataclass(frozen=True)
 class Plan:
-    """How to walk a table.
+    """How to walk a table."""
 
-    Attributes
-    ----------
-    tile : int
-        Rows of a tile. It does not depend on the number of workers, nor do results.
-    workers : int
-        How many work at once.
-    ahead : int
-        How many sums of partitions may be in work, or wait for those before them.
-    blas : int
-        Threads of BLAS for each worker.
-    is_merged : bool
-        Whether each partition is summed on its own. If not even two sums fit into memory, one takes all rows in turn.
-    is_tiny : bool
-        Whether holding BLAS would take longer than the work, for which BLAS starts no threads anyway.
-    """
-
-    tile: int
-    workers: int
-    ahead: int
-    blas: int
+    tile: int  # rows of a tile. It does not depend on the number of workers, nor do results.
+    workers: int  # how many work at once
+    ahead: int  # how many sums of partitions may be in work, or wait for those before them
+    blas: int  # threads of BLAS for each worker
+    # Whether each partition is summed on its own. If not even two sums fit into memory, one takes all rows in turn.
     is_merged: bool
-    is_tiny: bool
+    is_tiny: bool  # whether holding BLAS would take longer than the work, for which BLAS starts no threads anyway
 
 
 def make_plan(work: Pass[Any, Any] | RowPass, table: Table, n_jobs: int) -> Plan:
