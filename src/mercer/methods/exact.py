@@ -46,7 +46,7 @@ class ExactFit:
 
     # Its points are the rows of positive weight, or their numbers if the kernel is precomputed.
     expansion: KernelExpansion
-    index: IntArray  # (m,): Numbers of these rows
+    index: IntArray  # (m,): numbers of these rows
     factor: CholeskyFactor | None  # of H
     eta: FloatArray | None  # (m,)
     iterative: IterativeSolution | None  # of conjugate gradients

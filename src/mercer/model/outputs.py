@@ -168,7 +168,7 @@ class OneVsOne(Outputs):
     """Each column separates classes i and j, positive for i: the pairs (0, 1), (0, 2), …, (1, 2), … of libsvm."""
 
     classes: AnyArray  # (k,)
-    # {"ovr", "ovo"}: Whether decision values are one per class, as scikit-learn's ``SVC`` makes them, or those of the
+    # {"ovr", "ovo"}: whether decision values are one per class, as scikit-learn's ``SVC`` makes them, or those of the
     # pairs.
     decision_function_shape: str = "ovr"
     # Whether equal votes are decided by the values (with "ovr" only, as in scikit-learn; exported models do not).

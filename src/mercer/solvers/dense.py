@@ -297,7 +297,7 @@ def cholesky_in_place(
 class PivotedFactor:
     """K[order][:, order] = LLᵀ to rounding, with the rows that K's numerical rank leaves out dropped."""
 
-    order: IntArray  # (r,): Indices of the rows kept, greatest residual first
+    order: IntArray  # (r,): indices of the rows kept, greatest residual first
     lower: FloatArray  # (r, r): L, Fortran-contiguous, zero above the diagonal
 
     @property
