@@ -20,6 +20,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from mercer._stored import SOMETIMES, Declaration, declaration_of
+from mercer._stored.checks import need, refusing
 from mercer._typing import AnyArray
 from mercer.exceptions import ArchiveError
 
@@ -97,17 +98,11 @@ def check_parts(member: Any, declaration: Declaration) -> None:
     """Raise ``ArchiveError`` unless the parts of an object fit together, by its own ``check_stored``."""
     if not _is_complete(member, declaration):
         return
-    try:
-        with np.errstate(all="ignore"):
-            if hasattr(member, "_parameter_constraints"):  # of estimators, which would fail only when they are used
-                member._validate_params()
-            if hasattr(member, "check_stored"):
-                member.check_stored()
-    except ArchiveError:
-        raise
-    except (TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:  # of a shape that nothing has
-        msg = f"the parts of {declaration.name} do not fit together: {error}"
-        raise ArchiveError(msg) from error
+    with np.errstate(all="ignore"), refusing(f"the parts of {declaration.name} do not fit together"):
+        if hasattr(member, "_parameter_constraints"):  # of estimators, which would fail only when they are used
+            member._validate_params()
+        if hasattr(member, "check_stored"):
+            member.check_stored()
 
 
 def _is_complete(member: Any, declaration: Declaration) -> bool:
@@ -124,13 +119,9 @@ def check_attributes(declaration: Declaration, state: Mapping[str, Any]) -> None
     hints = always | fitted | sometimes
     hints |= {each: Any for each in state.keys() - hints.keys() if _is_told(declaration.cls, each)}
     unknown = state.keys() - hints.keys()
-    if unknown:
-        msg = f"{name} has an attribute {min(unknown)!r}, which an archive does not know."
-        raise ArchiveError(msg)
-    needed = always.keys() | (fitted.keys() if state.keys() - always.keys() else set())
-    if needed - state.keys():
-        msg = f"{name} lacks the attribute {min(needed - state.keys())!r}."
-        raise ArchiveError(msg)
+    need(not unknown, f"{name} has an attribute {min(unknown, default='')!r}, which an archive does not know.")
+    missing = (always.keys() | (fitted.keys() if state.keys() - always.keys() else set())) - state.keys()
+    need(not missing, f"{name} lacks the attribute {min(missing, default='')!r}.")
     for attribute, value in state.items():
         if not _fits(value, hints[attribute]):
             msg = f"{name}.{attribute} is {_described(value)}, where an archive has {_expected(hints[attribute])}."
