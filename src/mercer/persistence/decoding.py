@@ -66,9 +66,10 @@ class _Decoder:
         need(there, "an array is referred to that is not there.")
         need(self.uses[content] is not None, "an array is referred to that belongs to another value alone.")
         self.uses[content] += 1
-        self._left -= self._arrays[content].nbytes
+        array: AnyArray = self._arrays[content]
+        self._left -= array.nbytes
         need(self._left >= 0, "the same arrays are referred to too often.")
-        return self._arrays[content]
+        return array
 
     def own_array(self, content: Any) -> AnyArray:
         """An array that nothing else refers to."""
