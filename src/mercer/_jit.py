@@ -69,9 +69,6 @@ _ONCE = "mercer: compiling for this machine, once (`python -m mercer warmup` doe
 _ALWAYS = "mercer: compiling, again in every process: no cache folder is writable (set NUMBA_CACHE_DIR to one that is)"
 
 
-# -------------------------------------------------------------------------------------------------- decorators
-
-
 def jit(function: Function) -> Function:
     """Compile for the CPU; multiply-add may contract, nothing else may change the order of operations."""
     return _compile(function, _PLAIN)
@@ -123,9 +120,6 @@ def callback(function: Callable[..., None], kinds: str) -> int:
 
 
 _KEPT: list[Any] = []  # compiled callbacks, which are gone with their objects
-
-
-# --------------------------------------------------------------------------------------- the cache and the log
 
 
 class _DiskCache(NullCache):
@@ -263,9 +257,6 @@ class _Listener(event.Listener):
 
 compile_log = CompileLog()
 _register("numba:compile", _Listener())
-
-
-# -------------------------------------------------------------------------------------------------- intrinsics
 
 
 @_intrinsic  # type: ignore[untyped-decorator]

@@ -37,8 +37,8 @@ Target: TypeAlias = str | os.PathLike[str] | IO[bytes]
 
 # What a file that is no archive, or a broken or forged one, can raise besides our own error.
 _BROKEN = (
-    zipfile.BadZipFile, zipfile.LargeZipFile, struct.error, EOFError, OSError, NotImplementedError, RuntimeError,
-    ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, MemoryError,
+    zipfile.BadZipFile, zipfile.LargeZipFile, struct.error, EOFError, OSError, RuntimeError,
+    ValueError, TypeError, LookupError, AttributeError, ArithmeticError, MemoryError,
 )  # fmt: skip
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 
@@ -84,11 +84,11 @@ def save(model: Any, path: Target) -> None:
     if isinstance(path, (str, os.PathLike)):
         with replacement(Path(path)) as file:
             container.write(file, header, arrays)
-        return
-    _check_file(path, "write")
-    at_start = not path.seekable() or path.tell() == 0
-    need(at_start, "the file object must be at its start: an archive is a file of its own.")
-    container.write(path, header, arrays)
+    else:
+        _check_file(path, "write")
+        at_start = not path.seekable() or path.tell() == 0
+        need(at_start, "the file object must be at its start: an archive is a file of its own.")
+        container.write(path, header, arrays)
 
 
 def load(path: Target, *, sha256: str | None = None) -> Any:
@@ -136,8 +136,7 @@ def _described(model: Any) -> tuple[dict[str, Any], list[Any]]:
         )
         raise ArchiveError(msg)
     tree, arrays = encode(model, declaration.name)
-    header = {"format": container.FORMAT, "version": container.VERSION, "mercer": _version()}
-    return {**header, "type": declaration.name, "model": tree}, arrays
+    return {"mercer": _version(), "type": declaration.name, "model": tree}, arrays
 
 
 def _version() -> str:

@@ -37,7 +37,6 @@ def to_c(
     Parameters
     ----------
     model : KernelExpansion or fitted model with ``expansion_``
-        With ``classes_`` it is a classifier.
     name : str, default="model"
         Prefix of the names of all functions.
     dtype : {"float", "double"}, default="float"
@@ -48,9 +47,9 @@ def to_c(
     Returns
     -------
     str
-        Source with ``void <name>_predict(const float *x, float *out)``; or, for a classifier,
-        ``void <name>_decision(const float *x, float *out)``, ``int <name>_predict(const float *x)``, the index of the
-        class, and ``<name>_label(int index)``, the class itself, an integer, a number or a string. The enumeration
+        Source with ``void <name>_predict(const float *x, float *out)``; or, for a classifier (a model with
+        ``classes_``), ``void <name>_decision(const float *x, float *out)``, ``int <name>_predict(const float *x)``, the
+        index of the class, and ``<name>_label(int index)``, the class itself, an integer, a number or a string. The
         constants ``<name>_n_features``, ``<name>_n_outputs`` and ``<name>_n_classes`` are the lengths.
 
     Warns
@@ -112,7 +111,7 @@ class _Header:
         constants = ", ".join(f"{self._name}_{key} = {value}" for key, value in sizes.items())
         parts = [
             self._comment(),
-            f"#ifndef {guard}\n#define {guard}\n\n#include <math.h>\n#include <stddef.h>\n{_FAST_MATH}",
+            f"#ifndef {guard}\n#define {guard}\n\n#include <math.h>\n#include <stddef.h>{_FAST_MATH}",
             f"enum {{ {constants} }};",
             *("\n".join(lines) for lines in functions),
             f"#endif /* {guard} */\n",
@@ -220,18 +219,12 @@ sizeof static static_assert static_cast struct switch template this thread_local
 typename typeof typeof_unqual union unsigned using virtual void volatile wchar_t while xor xor_eq
 """
 _INT, _LONG = 2**15 - 1, 2**31 - 1  # what the C standard promises of int and long
-# GCC and Clang define the first two, the second as 0 or 1; Visual C the third.
-_FAST_MATH = """#if defined(__FAST_MATH__) || defined(_M_FP_FAST)
+# GCC and Clang define the first and the last, which is 0 or 1; Visual C the second.
+_FAST_MATH = """
+#if defined(__FAST_MATH__) || defined(_M_FP_FAST) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
 #define MERCER_NO_NAN
-#elif defined(__FINITE_MATH_ONLY__)
-#if __FINITE_MATH_ONLY__
-#define MERCER_NO_NAN
-#endif
-#endif
-#ifdef MERCER_NO_NAN
 #include <stdint.h>
 #endif"""
-
 _DECISIONS = {
     "threshold": "above zero for the second class",
     "largest": "one per class, the largest (the first of equal ones) decides",

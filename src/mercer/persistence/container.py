@@ -22,18 +22,17 @@ import os
 import struct
 import zipfile
 import zlib
-from typing import IO, Any, NoReturn
+from typing import IO, Any
 
 import numpy as np
 
 from mercer._stored.checks import need, refusing
 from mercer._typing import AnyArray
-from mercer.exceptions import ArchiveError
 from mercer.persistence.decoding import as_dtype, as_shape, check_elements
 
-__all__ = ["FORMAT", "VERSION", "read", "write"]
+__all__ = ["VERSION", "read", "write"]
 
-FORMAT, VERSION, _OLDEST = "mercer archive", 2, 2  # the oldest version that is read
+_FORMAT, VERSION, _OLDEST = "mercer archive", 2, 2  # the oldest version that is read
 _MAGIC = b"PK\x03\x04"
 
 _HEADER, _DIGEST = "header.json", "header.sha256"
@@ -48,16 +47,17 @@ _ENTRY = {"name": str, "dtype": str, "shape": list, "order": str, "size": int, "
 
 
 def write(file: IO[bytes], header: dict[str, Any], arrays: list[AnyArray]) -> None:
-    """Write an archive; the list of arrays is added to the header."""
+    """Write an archive; the format and the list of arrays are added to the header."""
     # Elements one after the other, in the order that an array has if it has one.
     arrays = [array if array.flags.forc else np.ascontiguousarray(array) for array in arrays]
-    header["arrays"] = [_entry(i, array) for i, array in enumerate(arrays)]
+    entries = [_entry(i, array) for i, array in enumerate(arrays)]
+    header = {"format": _FORMAT, "version": VERSION, "arrays": entries} | header
     text = json.dumps(header, allow_nan=False, separators=(",", ":"), sort_keys=True).encode()
     need(len(text) <= _LARGEST_HEADER, f"the model without its arrays takes {len(text)} bytes: more than is allowed.")
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         _add(archive, _HEADER, text)
         _add(archive, _DIGEST, _digest(text))
-        for entry, array in zip(header["arrays"], arrays, strict=True):
+        for entry, array in zip(entries, arrays, strict=True):
             _add(archive, entry["name"], _npy_header(array.dtype, array.shape, entry["order"]), _flat(array))
 
 
@@ -121,7 +121,7 @@ def _read_header(archive: zipfile.ZipFile, file: IO[bytes], file_size: int) -> d
     need(members[_DIGEST].file_size == len(_digest(b"")), f"{_DIGEST} is no digest.")
     text = archive.read(members[_HEADER])
     header = _parsed(text)
-    need(header.get("format") == FORMAT, f"{_HEADER} is not that of a mercer archive.")
+    need(header.get("format") == _FORMAT, f"{_HEADER} is not that of a mercer archive.")
     version: Any = header.get("version")
     need(type(version) is int and version >= 1, "the format has no version.")
     writer = f"it was written by mercer {str(header.get('mercer'))[:40]} in version {version} of the format"
@@ -164,15 +164,13 @@ def _check_layout(archive: zipfile.ZipFile, file: IO[bytes], file_size: int) -> 
 
 
 def _parsed(text: bytes) -> dict[str, Any]:
+    def refuse(constant: str) -> None:
+        need(False, f"{constant} is not JSON.")
+
     with refusing(f"{_HEADER} is not JSON"):
-        header = json.loads(text.decode(), parse_constant=_refuse_constant, object_pairs_hook=_unique)
+        header = json.loads(text.decode(), parse_constant=refuse, object_pairs_hook=_unique)
     need(isinstance(header, dict), f"{_HEADER} is no JSON object.")
     return dict(header)
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    msg = f"{name} is not JSON."
-    raise ArchiveError(msg)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

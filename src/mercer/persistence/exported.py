@@ -106,14 +106,10 @@ def _plain_labels(classes: AnyArray) -> AnyArray:
 
 def factors_of_power(base: str, power: int, square: Callable[[str], str]) -> list[str]:
     """Which of base, base², base⁴, ... make a whole power; ``square`` writes the square of one of them."""
-    factors, name = [], base
-    while power:
-        if power & 1:
-            factors.append(name)
-        power >>= 1
-        if power:
-            name = square(name)
-    return factors
+    names = [base]
+    for _ in range(1, power.bit_length()):
+        names.append(square(names[-1]))
+    return [name for i, name in enumerate(names) if power >> i & 1]
 
 
 def centre(points: FloatArray, dtype: Any) -> FloatArray:

@@ -55,7 +55,6 @@ def to_onnx(
     Parameters
     ----------
     model : KernelExpansion or fitted model with ``expansion_``
-        With ``classes_`` it is a classifier: see Returns.
     dtype : {numpy.float32, numpy.float64}, default=numpy.float32
         Of the input and of the outputs.
     arithmetic : {numpy.float32, numpy.float64}, optional
@@ -70,9 +69,9 @@ def to_onnx(
     -------
     onnx.ModelProto
         Its input is ``X`` (n, d), of any n, zero included. A regressor has the output ``prediction`` (n, p), with p = 1
-        also for targets of one dimension. A classifier has ``label`` (n,), of int64, double or string as its classes
-        are, and ``decision`` (n, outputs): one for two classes, else one per class, or one per pair of classes in
-        libsvm's order. The variance is not exported.
+        also for targets of one dimension. A classifier (a model with ``classes_``) has ``label`` (n,), of int64, double
+        or string as its classes are, and ``decision`` (n, outputs): one for two classes, else one per class, or one per
+        pair of classes in libsvm's order. The variance is not exported.
 
     Warns
     -----
