@@ -52,7 +52,9 @@ class _Decoder:
 
     def decode(self, tree: Any) -> Any:
         self._depth += 1
-        need(self._depth <= MOST_NESTED, f"values are nested more than {MOST_NESTED} deep.")
+        if self._depth > MOST_NESTED:
+            msg = f"values are nested more than {MOST_NESTED} deep."
+            raise ArchiveError(msg)
         try:
             return self._decoded(tree)
         finally:
@@ -85,10 +87,12 @@ class _Decoder:
             need(math.isfinite(tree), "a number is too large.")
             return tree
         if isinstance(tree, list):
-            return self.items(tree)
+            return [self.decode(each) for each in tree]
         need(isinstance(tree, dict) and len(tree) == 1, "a value has no kind, or more than one.")
         ((kind, content),) = tree.items()
-        need(kind in _KINDS, f"there is no kind of value {kind[:40]!r}.")
+        if kind not in _KINDS:
+            msg = f"there is no kind of value {kind[:40]!r}."
+            raise ArchiveError(msg)
         return _KINDS[kind](self, content)
 
     def _object(self, content: Any) -> Any:
@@ -196,7 +200,7 @@ _KINDS: dict[str, Callable[[_Decoder, Any], Any]] = {
     "slice": _Decoder._slice,
     "sparse": _Decoder._sparse,
     "table": _Decoder._table,
-    "tuple": lambda decoder, content: tuple(decoder.items(content)),
+    "tuple": lambda decoder, content: tuple(decoder.decode(each) for each in _list(content)),
 }
 
 
@@ -204,8 +208,10 @@ def as_dtype(name: Any) -> np.dtype[Any]:
     """The dtype of a name, if an archive may have it."""
     unknown = f"there is no dtype {str(name)[:40]!r} in an archive"
     need(isinstance(name, str) and DTYPE.fullmatch(name), unknown)
-    with refusing(unknown):
+    try:
         dtype: np.dtype[Any] = np.dtype(name)
+    except TypeError as error:
+        raise ArchiveError(unknown) from error
     need(dtype.str == name, unknown)  # two names of one dtype would be two archives of one model
     return dtype
 

@@ -79,8 +79,9 @@ class _Encoder:
 
     def encode(self, value: Any, where: str) -> Any:
         self._depth += 1
-        flat = self._depth <= MOST_NESTED
-        need(flat, f"{where} is nested more than {MOST_NESTED} deep, or contains itself: an archive cannot hold it.")
+        if self._depth > MOST_NESTED:
+            msg = f"{where} is nested more than {MOST_NESTED} deep, or contains itself: an archive cannot hold it."
+            raise ArchiveError(msg)
         try:
             return self._encoded(value, where)
         finally:
@@ -100,9 +101,11 @@ class _Encoder:
         declaration = declaration_of(type(value))
         if declaration is not None:
             return self._object(value, declaration, where)
-        kind = next((each for each in (np.generic, np.dtype) if isinstance(value, each)), type(value))
+        kind = type(value)
         if kind not in _KINDS:
-            _refuse(value, where)
+            kind = np.dtype if isinstance(value, np.dtype) else np.generic
+            if not isinstance(value, kind):
+                _refuse(value, where)
         key, content = _KINDS[kind]
         return {key: content(self, value, where)}
 
@@ -128,8 +131,9 @@ class _Encoder:
             _refuse(value, where)
         if value.dtype == object:
             return {"objects": [list(value.shape), self.items(value.ravel(), where)]}
-        known = DTYPE.fullmatch(value.dtype.str)
-        need(known, f"{where} is an array of dtype {value.dtype}, which an archive cannot hold.")
+        if not DTYPE.fullmatch(value.dtype.str):
+            msg = f"{where} is an array of dtype {value.dtype}, which an archive cannot hold."
+            raise ArchiveError(msg)
         return {"array": self._number(np.asarray(value))}
 
     def _number(self, value: AnyArray) -> int:
