@@ -49,23 +49,13 @@ class Dialect:
 
 @dataclass
 class KernelWriter:
-    """Statements of a kernel.
-
-    Attributes
-    ----------
-    tables : dict
-        Constant arrays that the statements read.
-    functions : set
-        Functions that they call.
-    n_arrays : int
-        They write k0, k1, ...: how many there are to declare.
-    """
+    """Statements of a kernel, and what they need."""
 
     dialect: Dialect
     n_features: int
-    tables: dict[str, FloatArray] = field(default_factory=dict)
-    functions: set[str] = field(default_factory=set)
-    n_arrays: int = 0
+    tables: dict[str, FloatArray] = field(default_factory=dict)  # constant arrays that the statements read
+    functions: set[str] = field(default_factory=set)  # that they call
+    n_arrays: int = 0  # k0, k1, ... that they write
 
     def __post_init__(self) -> None:
         self._type, self._number = self.dialect.type_name, self.dialect.number

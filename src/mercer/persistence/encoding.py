@@ -160,6 +160,9 @@ class _Encoder:
         parts = [self._array(each, where)["array"] for each in (value.data, value.indices, value.indptr)]
         return [value.format, list(value.shape), *parts]
 
+    def random_state(self, value: np.random.RandomState, where: str) -> Any:
+        return self.encode(value.get_state(legacy=False), where)
+
     def generator(self, value: np.random.Generator, where: str) -> Any:
         bits = value.bit_generator
         if type(bits).__module__.split(".")[0] != "numpy":
@@ -173,8 +176,8 @@ _KINDS: dict[Any, tuple[str, Callable[[_Encoder, Any, str], Any]]] = {
     np.dtype: ("dtype", lambda _, value, where: value.str if DTYPE.fullmatch(value.str) else _refuse(value, where)),
     np.generic: ("scalar", _Encoder.scalar),
     np.random.Generator: ("generator", _Encoder.generator),
-    np.random.RandomState: ("random_state", lambda to, value, where: to.encode(value.get_state(legacy=False), where)),
-    slice: ("slice", lambda to, value, where: to.items((value.start, value.stop, value.step), where)),
+    np.random.RandomState: ("random_state", _Encoder.random_state),
+    slice: ("slice", lambda encoder, value, where: encoder.items((value.start, value.stop, value.step), where)),
     sparse.csc_array: ("sparse", _Encoder.sparse),
     sparse.csr_array: ("sparse", _Encoder.sparse),
     tuple: ("tuple", _Encoder.items),
