@@ -48,7 +48,7 @@ def refusing(message: str) -> Iterator[None]:
     except ArchiveError:
         raise
     except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, RecursionError) as error:
-        msg = f"{message}: {str(error)[:200]}"
+        msg = f"{message}: {str(error)[:500]}"
         raise ArchiveError(msg) from error
 
 

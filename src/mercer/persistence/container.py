@@ -192,7 +192,7 @@ def _check_entries(entries: list[Any], members: dict[str, zipfile.ZipInfo]) -> N
         need(entry["name"] == name, f"array {i} is called {entry['name'][:40]!r}, not {name!r}.")
         need(name in members, f"{name} is missing.")
         shape, dtype = as_shape(entry["shape"], name), as_dtype(entry["dtype"])
-        need(entry["order"] in ("C", "F"), f"{name} has no shape that has an order.")
+        need(entry["order"] in ("C", "F"), f"{name} has no shape in order C or F.")
         size = len(_npy_header(dtype, shape, entry["order"])) + math.prod(shape) * dtype.itemsize
         need(size == entry["size"], f"{name} does not have the size of its shape, {shape}.")
         found = members[name]

@@ -38,7 +38,9 @@ def decode(tree: Any, arrays: Sequence[AnyArray]) -> Any:
     """The value of a JSON tree and its arrays, all of which must belong to it."""
     decoder = _Decoder(arrays)
     value = decoder.decode(tree)
-    need(0 not in decoder.uses, "an array belongs to nothing.")
+    if 0 in decoder.uses:
+        msg = f"array {decoder.uses.index(0)} belongs to nothing."
+        raise ArchiveError(msg)
     return value
 
 
