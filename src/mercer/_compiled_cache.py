@@ -2,13 +2,12 @@
 
 A file holds the code of one function for one signature, machine and set of versions. Its name says which; a checksum
 covers its content, its name and the sources it was made from. A file that is damaged, swapped for another, or made
-from other sources is therefore not used: the function is compiled again and the file is replaced.
+from other sources is not used: the function is compiled again and the file is replaced.
 
-**Sources.** Code of other functions and values of constants are compiled into a function. They come from the module it
-is defined in and from modules imported there, directly or not, at module level; imports of other packages, imports
-inside functions and those under ``TYPE_CHECKING`` do not count. The checksum covers the text of all these modules, and
-no other file. A file that has changed since the function was defined no longer tells what is in memory: nothing is then
-read or written.
+**Sources.** Code of other functions and values of constants are compiled into a function. The checksum covers the text
+of the module that defines it and of those that it imports at module level, directly or not, of its own package and of
+mercer; imports under ``TYPE_CHECKING`` do not count. A file that has changed since the function was defined no longer
+tells what is in memory: nothing is then read or written.
 
 **Folders.** In this order: ``NUMBA_CACHE_DIR``; ``__pycache__`` beside the source; the user's cache folder. Code is
 written to the first that can be written, and read from there and from those before it: an installation that is
@@ -37,38 +36,19 @@ _LARGEST = 1 << 28  # bytes; the code of a function takes some tens of thousands
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
-# ------------------------------------------------------------------------------------------------------ sources
-
-
 def source_digest(module: str, loaded_at: float) -> str | None:
-    """Of the texts that functions of a module are compiled from.
-
-    Parameters
-    ----------
-    module : str
-        Name of a module that has been imported.
-    loaded_at : float
-        When its functions were defined, in seconds since the epoch.
-
-    Returns
-    -------
-    str or None
-        None if a text cannot be read, or has changed since.
-    """
+    """Of the texts that functions of a module are compiled from; None if one cannot be read, or has changed since."""
     digest = hashlib.sha256()
     try:
         for path in (_source_path(name) for name in sorted(reached_modules(module))):
-            if _changed_at(path.stat()) > loaded_at:
+            status = path.stat()
+            # An installer may set the time of a file's content, but not that of the file; Windows has the former only.
+            if (status.st_mtime if sys.platform == "win32" else status.st_ctime) > loaded_at:
                 return None
             digest.update(_digest(path))
     except (OSError, SyntaxError, ValueError):
         return None
     return digest.hexdigest()
-
-
-def _changed_at(status: os.stat_result) -> float:
-    # An installer may set the time of a file's content, but not that of the file; Windows has the former only.
-    return status.st_mtime if sys.platform == "win32" else status.st_ctime
 
 
 @cache
@@ -85,40 +65,30 @@ def reached_modules(module: str) -> frozenset[str]:
 
 
 @cache
-def _imports(module: str) -> frozenset[str]:
+def _imports(module: str) -> set[str]:
     """Modules that a module imports when it is loaded."""
-    path = _source_path(module)
+    path, found = _source_path(module), set()
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    return frozenset(
-        found for node in _statements(ast.parse(path.read_bytes()).body) for found in _imported(node, package)
-    )
+    for node in _executed(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            above = package.rsplit(".", node.level - 1)[0] if node.level else ""
+            base = ".".join(part for part in (above, node.module) if part)
+            members = (f"{base}.{alias.name}" for alias in node.names)
+            found |= {member if member in sys.modules else base for member in members}
+    return found & sys.modules.keys()
 
 
-def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+def _executed(node: ast.AST) -> Iterator[ast.AST]:
     """Statements that are executed when a module is loaded."""
-    for node in body:
-        yield node
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            continue
-        checks_types = isinstance(node, ast.If) and ast.unparse(node.test) in {"TYPE_CHECKING", "typing.TYPE_CHECKING"}
-        for name in ("body", "orelse", "finalbody", "handlers"):
-            if not (checks_types and name == "body"):
-                parts = getattr(node, name, [])
-                yield from _statements([part for part in parts if isinstance(part, ast.stmt)])
-                for handler in (part for part in parts if isinstance(part, ast.ExceptHandler)):
-                    yield from _statements(handler.body)
-
-
-def _imported(node: ast.stmt, package: str) -> Iterator[str]:
-    if isinstance(node, ast.Import):
-        yield from (alias.name for alias in node.names if alias.name in sys.modules)
-    elif isinstance(node, ast.ImportFrom):
-        above = package.rsplit(".", node.level - 1)[0] if node.level else ""
-        base = ".".join(part for part in (above, node.module) if part)
-        for alias in node.names:
-            whole = f"{base}.{alias.name}"
-            if whole in sys.modules or base in sys.modules:
-                yield whole if whole in sys.modules else base
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and ast.unparse(child.test) in {"TYPE_CHECKING", "typing.TYPE_CHECKING"}:
+            yield from _executed(ast.Module(child.orelse, []))
+        elif isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
+            yield child
+            if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield from _executed(child)
 
 
 def _source_path(module: str) -> Path:
@@ -131,9 +101,6 @@ def _source_path(module: str) -> Path:
 @cache
 def _digest(path: Path) -> bytes:
     return hashlib.sha256(path.read_bytes()).digest()
-
-
-# ------------------------------------------------------------------------------------------------------ folders
 
 
 class Places(NamedTuple):
@@ -183,18 +150,14 @@ def _is_safe_folder(folder: Path, *, shared: bool = False) -> bool:
         status = folder.stat()
     except OSError:
         return False
-    if shared and status.st_mode & stat.S_ISVTX:
-        return stat.S_ISDIR(status.st_mode)
-    return stat.S_ISDIR(status.st_mode) and _is_safe(status)
+    sticky = shared and bool(status.st_mode & stat.S_ISVTX)
+    return stat.S_ISDIR(status.st_mode) and (sticky or _is_safe(status))
 
 
 def _is_safe(status: os.stat_result) -> bool:
     if not hasattr(os, "getuid"):  # Windows: folders of a user's profile are closed to others
         return True
     return status.st_uid in {os.getuid(), 0} and not status.st_mode & _OTHERS_WRITE
-
-
-# -------------------------------------------------------------------------------------------------------- files
 
 
 def read_code(places: Places, name: str, seal: bytes) -> Iterator[bytes]:

@@ -1,18 +1,19 @@
 """The one door to Numba.
 
 Functions decorated here are compiled on their first call, never at import, without the GIL, and the machine code is
-kept on disk where a cache directory can be written.
+kept on disk where a cache directory can be written. A line on standard error says so to a user who waits for it.
 """
 
 import hashlib
 import pickle
 import sys
+import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import llvmlite
 import numba
@@ -26,7 +27,6 @@ from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 from numba.extending import intrinsic, overload
 
-from mercer._compile_log import Compiled, CompileLog
 from mercer._compiled_cache import Places, find_places, read_code, source_digest, write_code
 
 __all__ = [
@@ -45,37 +45,81 @@ __all__ = [
     "scalar",
 ]
 
-# In a callback: the array of a shape at an address.
-array_at: Any = numba.carray  # type: ignore[attr-defined]
-
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-# Inside compiled code an intrinsic takes one argument less than its definition: Python's types cannot say so.
+# Parts of Numba without types. Inside compiled code an intrinsic takes one argument less than its definition.
+array_at: Any = numba.carray  # type: ignore[attr-defined]  # in a callback: the array of a shape at an address
 _intrinsic: Any = intrinsic
 _place: Any = cgutils.alloca_once_value
-
-# Parts of Numba without types.
 _config: Any = numba.config
 _dumps: Any = dumps
 _rebuild: Any = CompileResult._rebuild
 _register: Any = event.register
+_trigger: Any = event.trigger_event
 
-_FLOAT_BITS: dict[Any, tuple[Any, Any, Any]] = {
-    types.float64: (types.int64, ir.DoubleType(), ir.IntType(64)),
-    types.float32: (types.int32, ir.FloatType(), ir.IntType(32)),
-}
+Function = TypeVar("Function", bound=Callable[..., Any])
 
-
+_PLAIN = {"contract"}
+_SUMS = {"contract", "reassoc", "nsz"}
 # Divisions that would have to raise keep loops from being vectorised: they give inf, as NumPy's do. Nobody calls our
 # functions from C, and what C would need takes a tenth of the time to compile.
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+_VERSIONS = (numba.__version__, llvmlite.__version__, np.__version__, sys.implementation.cache_tag, sys.version)
+
+_PATIENCE = 2.0  # seconds of compiling after which a line is printed
+_ONCE = "mercer: compiling for this machine, once (`python -m mercer warmup` does it ahead of use)"
+_ALWAYS = "mercer: compiling, again in every process: no cache folder is writable (set NUMBA_CACHE_DIR to one that is)"
 
 
-def _compile(function: Function, *, fastmath: set[str]) -> Function:
+def jit(function: Function) -> Function:
+    """Compile for the CPU; multiply-add may contract, nothing else may change the order of operations."""
+    return _compile(function, _PLAIN)
+
+
+def jit_sum(function: Function) -> Function:
+    """Compile a function that sums: sums may be reordered, so that they vectorise."""
+    return _compile(function, _SUMS)
+
+
+def jit_inner(function: Function) -> Function:
+    """Compile as ``jit`` does a function that compiled functions alone call: it has no way in from Python."""
+    options: dict[str, Any] = {**_OPTIONS, "fastmath": _PLAIN, "no_cpython_wrapper": True}
+    return cast(Function, numba.njit(function, **options))
+
+
+def inlined(function: Function) -> Function:
+    """Compile a scalar function that vanishes into the loop that calls it."""
+    return cast(Function, numba.njit(function, nogil=True, fastmath=_PLAIN, inline="always"))
+
+
+def scalar(function: Function) -> Function:
+    """Compile a scalar function that becomes part of the loops that call it, however long it is."""
+    options: dict[str, Any] = {"nogil": True, "fastmath": _PLAIN, "error_model": "numpy", "forceinline": True}
+    return cast(Function, numba.njit(function, **options))
+
+
+def _compile(function: Function, fastmath: set[str]) -> Function:
     options: dict[str, Any] = {**_OPTIONS, "fastmath": fastmath}
     compiled: Any = numba.njit(function, **options)
     compiled._cache = _DiskCache(function, options)
     return cast(Function, compiled)
+
+
+@cache
+def callback(function: Callable[..., None], kinds: str) -> int:
+    """Compile a function for ``call_fortran`` and return its address; ``kinds`` has a letter for each argument.
+
+    They are addresses: of numbers "f" (float64), or of one integer "i" (32 bits).
+    """
+    pointer: Any = types.CPointer
+    pointers = [pointer(types.float64 if kind == "f" else types.int32) for kind in kinds]
+    options = {"error_model": "numpy", "fastmath": _PLAIN}
+    compiled: Any = _Callback(function, (tuple(pointers), types.void), {}, options)
+    compiled._cache = _DiskCache(function, {**options, "kinds": kinds})
+    compiled.compile()
+    _KEPT.append(compiled)
+    return int(compiled.address)
+
+
+_KEPT: list[Any] = []  # compiled callbacks, which are gone with their objects
 
 
 class _DiskCache(NullCache):
@@ -83,9 +127,7 @@ class _DiskCache(NullCache):
 
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
         self._function, self._loaded_at = function, time.time()
-        self._options = sorted(
-            (name, sorted(value) if name == "fastmath" else value) for name, value in options.items()
-        )
+        self._options = sorted((options | {"fastmath": sorted(options["fastmath"])}).items())
 
     @property
     def name(self) -> str:
@@ -124,9 +166,8 @@ class _DiskCache(NullCache):
         code, cells = self._function.__code__, self._function.__closure__ or ()
         sources = source_digest(self._function.__module__, self._loaded_at)
         kept = getattr(self._function, "is_kept", True)
-        if (
-            sources is None or not kept or " at 0x" in str(sig)
-        ):  # an argument is a function, whose name is another in each process
+        unnamed = " at 0x" in str(sig)  # an argument is a function, whose name is another in each process
+        if sources is None or not kept or unnamed:
             return None
         machine = (codegen.magic_tuple(), _config.OPT, _config.BOUNDSCHECK, *_VERSIONS)
         key = repr((self.name, str(sig), self._options, machine))
@@ -136,25 +177,66 @@ class _DiskCache(NullCache):
         return f"{short}-{hashlib.sha256(key.encode()).hexdigest()[:24]}.compiled", seal
 
 
-class _CallbackCache(_DiskCache):
-    """For callbacks, whose compilation is no event of Numba's: from when no code is found to when it is kept."""
+class Compiled(NamedTuple):
+    """A function that was compiled, and the seconds that it took, with the functions that it calls."""
 
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Code for a signature, or None if there is none that can be used."""
-        found = super().load_overload(sig, target_context)
-        if found is None:
-            compile_log.begin(is_kept=self.cache_path is not None)
-        return found
-
-    def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep code for a signature."""
-        compile_log.end(self.name)
-        super().save_overload(sig, data)
+    name: str
+    seconds: float
 
 
-_VERSIONS = (numba.__version__, llvmlite.__version__, np.__version__, sys.implementation.cache_tag, sys.version)
+class CompileLog:
+    """Compilations of this process.
 
-compile_log = CompileLog()
+    When they have taken two seconds in all, one line on standard error says so, once in a process. A timer writes it,
+    since a single function may take longer. Calls come from any thread; Numba compiles one function at a time, in which
+    others may be nested.
+    """
+
+    def __init__(self) -> None:
+        self.compiled: list[Compiled] = []
+        self._depth, self._started = 0, 0.0
+        self._told, self._timer = False, threading.Timer(0.0, self._tell)  # never started
+
+    def begin(self, *, is_kept: bool) -> None:
+        """Note that a compilation begins; ``is_kept``: its result will be on disk."""
+        self._depth += 1
+        if self._depth > 1:
+            return
+        self._started = time.perf_counter()
+        if not self._told:
+            spent = sum(compiled.seconds for compiled in self.compiled)
+            self._timer = threading.Timer(max(_PATIENCE - spent, 0.0), self._tell, (_ONCE if is_kept else _ALWAYS,))
+            self._timer.daemon = True
+            self._timer.start()
+
+    def end(self, name: str) -> None:
+        """Note that the compilation of a function has ended."""
+        self._depth -= 1
+        if self._depth == 0:
+            self._timer.cancel()
+            self.compiled.append(Compiled(name, time.perf_counter() - self._started))
+
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        """Print no line: the user has asked for it."""
+        told, self._told = self._told, True
+        try:
+            yield
+        finally:
+            self._told = told
+
+    def _tell(self, line: str = "") -> None:
+        if not self._told and sys.stderr is not None:
+            print(line, file=sys.stderr, flush=True)
+        self._told = True
+
+
+class _Callback(CFunc):
+    """A callback whose compilation is an event, as that of other functions is."""
+
+    def _compile_uncached(self) -> Any:
+        with _trigger("numba:compile", data={"dispatcher": self}):
+            return super()._compile_uncached()  # type: ignore[misc]
 
 
 class _Listener(event.Listener):
@@ -173,81 +255,26 @@ class _Listener(event.Listener):
             compile_log.end(cache.name)
 
 
+compile_log = CompileLog()
 _register("numba:compile", _Listener())
-
-
-_PLAIN = {"contract"}
-_SUMS = {"contract", "reassoc", "nsz"}
-
-
-def jit(function: Function) -> Function:
-    """Compile for the CPU; multiply-add may contract, nothing else may change the order of operations."""
-    return _compile(function, fastmath=_PLAIN)
-
-
-def jit_sum(function: Function) -> Function:
-    """Compile a function that sums: sums may be reordered, so that they vectorise."""
-    return _compile(function, fastmath=_SUMS)
-
-
-def jit_inner(function: Function) -> Function:
-    """Compile as ``jit`` does a function that compiled functions alone call: it has no way in from Python."""
-    options: dict[str, Any] = {**_OPTIONS, "fastmath": _PLAIN, "no_cpython_wrapper": True}
-    return cast(Function, numba.njit(function, **options))
-
-
-def inlined(function: Function) -> Function:
-    """Compile a scalar function that vanishes into the loop that calls it."""
-    compiled = numba.njit(function, nogil=True, fastmath={"contract"}, inline="always")
-    return cast(Function, compiled)
-
-
-def scalar(function: Function) -> Function:
-    """Compile a scalar function that becomes part of the loops that call it, however long it is."""
-    compiled = numba.njit(function, nogil=True, fastmath=_PLAIN, error_model="numpy", forceinline=True)
-    return cast(Function, compiled)
-
-
-@cache
-def callback(function: Callable[..., None], kinds: str) -> int:
-    """Compile a function for ``call_fortran`` and return its address; ``kinds`` has a letter for each argument.
-
-    They are addresses: of numbers "f" (float64), or of one integer "i" (32 bits).
-    """
-    pointer: Any = types.CPointer
-    pointers = [pointer(types.float64 if kind == "f" else types.int32) for kind in kinds]
-    options = {"error_model": "numpy", "fastmath": _PLAIN}
-    compiled: Any = CFunc(function, (tuple(pointers), types.void), {}, options)
-    compiled._cache = _CallbackCache(function, {**options, "kinds": kinds})
-    compiled.compile()
-    _KEPT.append(compiled)
-    return int(compiled.address)
-
-
-_KEPT: list[Any] = []  # compiled callbacks, which are gone with their objects
 
 
 @_intrinsic  # type: ignore[untyped-decorator]
 def float_to_bits(_context: Any, number: Any) -> Any:
     """Reinterpret a float as the integer with the same bits."""
-    integer, _, llvm_integer = _FLOAT_BITS[number]
-
-    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], llvm_integer)
-
-    return integer(number), generate
+    integer: Any = types.int64 if number.bitwidth == 64 else types.int32
+    return integer(number), _cast_bits
 
 
 @_intrinsic  # type: ignore[untyped-decorator]
 def bits_to_float(_context: Any, bits: Any) -> Any:
     """Reinterpret an integer as the float with the same bits."""
     number: Any = types.float64 if bits.bitwidth == 64 else types.float32
-    llvm_float = _FLOAT_BITS[number][1]
+    return number(bits), _cast_bits
 
-    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], llvm_float)
 
-    return number(bits), generate
+def _cast_bits(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    return builder.bitcast(arguments[0], context.get_value_type(signature.return_type))
 
 
 @_intrinsic  # type: ignore[untyped-decorator]

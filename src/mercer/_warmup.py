@@ -38,15 +38,13 @@ class WarmupReport:
     compiled : tuple of (name, seconds)
         Functions in the order in which they were compiled, and how long each took with those that it calls. Empty if
         everything was found on disk.
-    seconds : float
-        The sum of these.
     """
 
     compiled: tuple[Compiled, ...]
 
     @property
     def seconds(self) -> float:
-        """Time spent on compiling."""
+        """Time spent on compiling, in all."""
         return sum(compiled.seconds for compiled in self.compiled)
 
     def __str__(self) -> str:
@@ -74,11 +72,13 @@ def warmup() -> WarmupReport:
     True
     """
     before = len(compile_log.compiled)
+    public = [getattr(mercer, name) for name in mercer.__all__]
+    estimators = [member for member in public if inspect.isclass(member) and issubclass(member, BaseEstimator)]
     with compile_log.quiet(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of tiny models, which nobody sees
         for rows in _tables():
-            for estimator in _estimators():
-                _use(estimator, rows, np.sin(3.0 * rows[:, 0]))
+            for estimator in estimators:
+                _use(estimator(), rows, np.sin(3.0 * rows[:, 0]))
         for rows in _tables(far=1e6):
             for kernel in _KERNELS:
                 _use(mercer.PseudoInputRegressor(kernel, n_basis=5), rows, np.sin(3.0 * rows[:, 0]))
@@ -100,14 +100,6 @@ def _tables(far: float = 1.0) -> Iterator[FloatArray]:
             yield table
 
 
-def _estimators() -> Iterator[Any]:
-    """Every public estimator."""
-    for name in mercer.__all__:
-        member = getattr(mercer, name)
-        if inspect.isclass(member) and issubclass(member, BaseEstimator):
-            yield member()
-
-
 def _use(estimator: Any, rows: FloatArray, targets: FloatArray) -> None:
     """Fit an estimator and call whatever it can do."""
     if "max_iter" in estimator.get_params():
@@ -124,7 +116,6 @@ def _use_many_rows() -> None:
     """What compact kernels use for many rows, by their number and density; and compression."""
     rows = np.random.default_rng(0).uniform(-1.0, 1.0, (_CROWDED_ROWS, 6))
     for preconditioner in ("jacobi", "incomplete"):
-        model = mercer.CompactRegressor(solver="cg", preconditioner=preconditioner, tol=0.5)
-        _use(model, rows, rows[:, 0])
+        _use(mercer.CompactRegressor(solver="cg", preconditioner=preconditioner, tol=0.5), rows, rows[:, 0])
     model = mercer.NystromRegressor(n_basis=20).fit(rows[:_ROWS], rows[:_ROWS, 0])
     mercer.compress(model, n_vectors=3).predict(rows)

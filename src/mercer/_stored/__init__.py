@@ -26,17 +26,17 @@ sets what is computed from them.
 
 A file names a class by its short name, which is looked up among the classes declared here and nowhere else. A name
 that is not known yet makes ``mercer`` import all of its public names, whatever the name is: so a file cannot choose
-what is imported. This module imports nothing, as it is loaded with the package.
+what is imported. This module is loaded with the package, so it imports next to nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar, overload
+from functools import partial
+from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar
 
 __all__ = ["SOMETIMES", "Declaration", "Sometimes", "declaration_named", "declaration_of", "import_with", "stored"]
 
-_Class = TypeVar("_Class", bound=type[Any])
 _Value = TypeVar("_Value")
 
 SOMETIMES = "stored where an object has it"
@@ -44,23 +44,12 @@ Sometimes: TypeAlias = Annotated[_Value, SOMETIMES]
 
 
 class Declaration(NamedTuple):
-    """What a class has declared.
-
-    Attributes
-    ----------
-    cls : type
-    name : str
-        By which files call it. It stays the same, wherever the class moves.
-    also : tuple of str
-        Properties that are stored besides.
-    alone : bool
-        Whether an archive may hold an object of this class and nothing else, as it may for all that has parameters.
-    """
+    """What a class has declared."""
 
     cls: type[Any]
-    name: str
-    also: tuple[str, ...]
-    alone: bool
+    name: str  # by which files call it: it stays the same, wherever the class moves
+    also: tuple[str, ...]  # properties that are stored besides
+    alone: bool  # whether it may be all that an archive holds, as everything that has parameters may
 
 
 _BY_NAME: dict[str, Declaration] = {}
@@ -68,27 +57,17 @@ _BY_CLASS: dict[type[Any], Declaration] = {}
 _IMPORTS: list[Callable[[], None]] = []
 
 
-@overload
-def stored(cls: _Class, /) -> _Class: ...
-@overload
-def stored(
-    *, name: str | None = None, also: tuple[str, ...] = (), alone: bool = False
-) -> Callable[[_Class], _Class]: ...
-def stored(
-    cls: _Class | None = None, /, *, name: str | None = None, also: tuple[str, ...] = (), alone: bool = False
-) -> _Class | Callable[[_Class], _Class]:
+def stored(cls: Any = None, /, *, name: str | None = None, also: tuple[str, ...] = (), alone: bool = False) -> Any:
     """Declare that objects of this very class, and not of its subclasses, can be in an archive."""
-
-    def declare(cls: _Class) -> _Class:
-        given = Declaration(cls, name or cls.__name__, also, alone or hasattr(cls, "get_params"))
-        known = _BY_NAME.get(given.name)
-        if known is not None and _home(known.cls) != _home(cls):
-            msg = f"two classes would be stored as {given.name!r}, {_home(known.cls)} and {_home(cls)}: give a name."
-            raise TypeError(msg)
-        _BY_NAME[given.name] = _BY_CLASS[cls] = given
-        return cls
-
-    return declare if cls is None else declare(cls)
+    if cls is None:
+        return partial(stored, name=name, also=also, alone=alone)
+    given = Declaration(cls, name or cls.__name__, also, alone or hasattr(cls, "get_params"))
+    known = _BY_NAME.get(given.name)
+    if known is not None and _home(known.cls) != _home(cls):
+        msg = f"two classes would be stored as {given.name!r}, {_home(known.cls)} and {_home(cls)}: give a name."
+        raise TypeError(msg)
+    _BY_NAME[given.name] = _BY_CLASS[cls] = given
+    return cls
 
 
 def import_with(import_all: Callable[[], None]) -> None:

@@ -6,6 +6,8 @@ Whether its numbers are good ones is not.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -26,8 +28,8 @@ __all__ = [
     "check_square",
     "check_unit_lower",
     "need",
+    "refusing",
 ]
-
 
 _LARGEST_INT = 2**63
 
@@ -36,6 +38,18 @@ def need(condition: Any, message: str) -> None:
     """Raise ``ArchiveError`` unless the condition holds."""
     if not condition:
         raise ArchiveError(message)
+
+
+@contextmanager
+def refusing(message: str) -> Iterator[None]:
+    """Turn what values raise that were never meant to come together into an ``ArchiveError``."""
+    try:
+        yield
+    except ArchiveError:
+        raise
+    except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, RecursionError) as error:
+        msg = f"{message}: {str(error)[:500]}"
+        raise ArchiveError(msg) from error
 
 
 def check_shape(array: AnyArray, shape: tuple[int, ...], name: str) -> None:
@@ -82,12 +96,9 @@ def check_permutation(order: IntArray, size: int, name: str) -> None:
 
 def check_kernel(kernel: Any, n_features: int) -> None:
     """Raise unless the kernel has numbers for parameters, which fit rows of that width."""
-    try:
+    with refusing("the kernel does not fit"):
         fits = not kernel.needs_data
         kernel.check(n_features)
-    except (TypeError, ValueError, AttributeError, OverflowError) as error:
-        msg = f"the kernel does not fit: {error}"
-        raise ArchiveError(msg) from error
     need(fits and not getattr(kernel, "is_automatic", False), "the kernel of a fitted model has no length scale.")
     numbers = [value for value in kernel.get_params().values() if isinstance(value, int)]
     need(all(abs(value) < _LARGEST_INT for value in numbers), "the kernel does not fit: a number is too large.")
@@ -96,7 +107,7 @@ def check_kernel(kernel: Any, n_features: int) -> None:
 def check_compressed(sizes: tuple[int, ...], data: AnyArray, indices: AnyArray, starts: AnyArray) -> None:
     """Raise unless the arrays are those of a sparse matrix.
 
-    ``sizes`` are the number of rows and of columns if it is stored by rows, and the other way round by columns.
+    ``sizes`` are the numbers of rows and columns if it is stored by rows, and the other way round by columns.
     """
     for each in (indices, starts):
         need(each.ndim == 1 and each.dtype in (np.int32, np.int64), "a sparse matrix has indices of int32 or int64.")
@@ -133,18 +144,9 @@ def check_estimator(
 ) -> None:
     """Raise unless what scikit-learn's conventions give a fitted estimator fits its model.
 
-    Parameters
-    ----------
-    model : estimator
-    n_outputs : int
-        Of the model.
-    n_features : int or None
-        Width of its points; None if they are not rows.
-    flat : bool, default=False
-        Whether predictions have one dimension.
-    rule : {"threshold", "largest", "pairs"} or None, default=None
-        How outputs decide on a class; None for the first with two classes, else the second.
-    fewest_classes : int, default=2
+    The model has ``n_outputs``, and points of ``n_features`` (None if they are not rows). ``flat``: predictions have
+    one dimension. ``rule`` ("threshold", "largest" or "pairs") says how outputs decide on a class: by default the first
+    for two classes, else the second.
     """
     given, width = vars(model), model.n_features_in_
     need(width >= 1, "a model has no features.")

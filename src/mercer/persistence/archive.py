@@ -24,10 +24,11 @@ import numpy as np
 import mercer.basis
 import mercer.model  # noqa: F401
 from mercer._stored import declaration_of
+from mercer._stored.checks import need
 from mercer.exceptions import ArchiveError
 from mercer.persistence import container
-from mercer.persistence.decoding import Decoder
-from mercer.persistence.encoding import Encoder
+from mercer.persistence.decoding import decode
+from mercer.persistence.encoding import encode
 from mercer.persistence.replacement import replacement
 
 __all__ = ["load", "save"]
@@ -36,8 +37,8 @@ Target: TypeAlias = str | os.PathLike[str] | IO[bytes]
 
 # What a file that is no archive, or a broken or forged one, can raise besides our own error.
 _BROKEN = (
-    zipfile.BadZipFile, zipfile.LargeZipFile, struct.error, EOFError, OSError, NotImplementedError, RuntimeError,
-    ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, MemoryError,
+    zipfile.BadZipFile, zipfile.LargeZipFile, struct.error, EOFError, OSError, RuntimeError,
+    ValueError, TypeError, LookupError, AttributeError, ArithmeticError, MemoryError,
 )  # fmt: skip
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 
@@ -83,12 +84,11 @@ def save(model: Any, path: Target) -> None:
     if isinstance(path, (str, os.PathLike)):
         with replacement(Path(path)) as file:
             container.write(file, header, arrays)
-        return
-    _check_file(path, "write")
-    if path.seekable() and path.tell() != 0:
-        msg = "the file object must be at its start: an archive is a file of its own."
-        raise ArchiveError(msg)
-    container.write(path, header, arrays)
+    else:
+        _check_file(path, "write")
+        at_start = not path.seekable() or path.tell() == 0
+        need(at_start, "the file object must be at its start: an archive is a file of its own.")
+        container.write(path, header, arrays)
 
 
 def load(path: Target, *, sha256: str | None = None) -> Any:
@@ -135,11 +135,8 @@ def _described(model: Any) -> tuple[dict[str, Any], list[Any]]:
             "mercer's, are not stored."
         )
         raise ArchiveError(msg)
-    encoder, name = Encoder(), declaration.name
-    tree = encoder.encode(model, name)
-    encoder.check_references()
-    header = {"format": container.FORMAT, "version": container.VERSION, "mercer": _version(), "type": name}
-    return {**header, "model": tree}, encoder.arrays
+    tree, arrays = encode(model, declaration.name)
+    return {"mercer": _version(), "type": declaration.name, "model": tree}, arrays
 
 
 def _version() -> str:
@@ -169,34 +166,23 @@ def _verified(file: IO[bytes], sha256: str | None) -> IO[bytes]:
         file.seek(0)
     content = file.read()
     found = hashlib.sha256(content).hexdigest()
-    if sha256 is not None and found != sha256.lower():
-        msg = f"its SHA-256 digest is {found}, not {sha256.lower()}: it is another file."
-        raise ArchiveError(msg)
+    right = sha256 is None or found == sha256.lower()
+    need(right, f"its SHA-256 digest is {found}, not {sha256}: it is another file.")
     return io.BytesIO(content)
 
 
 def _read(file: IO[bytes]) -> Any:
-    file.seek(0, os.SEEK_END)
-    size = file.tell()
-    file.seek(0)
-    if file.read(len(container.MAGIC)) != container.MAGIC:
-        msg = "it is not a mercer archive: it does not begin like one."
-        raise ArchiveError(msg)
-    with zipfile.ZipFile(file) as archive:
-        header = container.read_header(archive, file, size)
-        decoder = Decoder(container.read_arrays(archive, header))
+    header, arrays = container.read(file)
     try:
-        model = decoder.decode(header["model"])
-        decoder.check_all_used()
+        model = decode(header["model"], arrays)
     except ArchiveError as error:
         if header["mercer"] == _version():
             raise
         msg = f"{error} It was written by mercer {header['mercer'][:40]}, and this is {_version()}."
         raise ArchiveError(msg) from error
     declaration = declaration_of(type(model))
-    if declaration is None or not declaration.alone or declaration.name != header["type"]:
-        msg = f"its type is said to be {header['type'][:40]!r}, which it is not, or which no archive has."
-        raise ArchiveError(msg)
+    right = declaration is not None and declaration.alone and declaration.name == header["type"]
+    need(right, f"its type is said to be {header['type'][:40]!r}, which it is not, or which no archive has.")
     return model
 
 

@@ -16,16 +16,16 @@ import numpy as np
 from mercer._typing import FloatArray
 from mercer.kernels.closed_form import Form, OfDistance, OfInnerProduct, is_product
 from mercer.kernels.profiles import CUTOFF
-from mercer.persistence.rounding import in_dtype
+from mercer.persistence.exported import factors_of_power, in_dtype
 
-__all__ = ["BLOCK", "Dialect", "KernelWriter"]
+__all__ = ["BLOCK", "Dialect", "KernelWriter", "enclosed", "loop"]
 
 BLOCK = 8
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """Numbers and functions of one of C's types, ``float`` or ``double``."""
+    """Constants of one of C's types, ``float`` or ``double``."""
 
     type_name: str
 
@@ -36,7 +36,7 @@ class Dialect:
 
     def number(self, value: float) -> str:
         """A constant that reads back as this value exactly; subnormal ones, which are slow, become zero."""
-        return self.numbers(np.array([value]))[0]
+        return self.numbers(np.array([value], dtype=np.float64))[0]
 
     def numbers(self, values: FloatArray) -> list[str]:
         """Constants of all values, in C's order."""
@@ -46,35 +46,19 @@ class Dialect:
         texts = [f"{value:.{digits}g}" for value in exact.tolist()]
         return [f"{text if '.' in text or 'e' in text else f'{text}.0'}{suffix}" for text in texts]
 
-    def function(self, name: str) -> str:
-        """Name of a function of <math.h>."""
-        return f"{name}f" if self.type_name == "float" else name
-
-    @property
-    def lowest(self) -> float:
-        """Logarithm below which exponentials count as zero, as they do in Python: subnormal numbers are slow."""
-        return float(np.log(CUTOFF[self.dtype]))
-
 
 @dataclass
 class KernelWriter:
-    """Statements of a kernel.
-
-    Attributes
-    ----------
-    tables : dict
-        Constant arrays that the statements read.
-    functions : set
-        Functions that they call.
-    n_arrays : int
-        They write k0, k1, ...: how many there are to declare.
-    """
+    """Statements of a kernel, and what they need."""
 
     dialect: Dialect
     n_features: int
-    tables: dict[str, FloatArray] = field(default_factory=dict)
-    functions: set[str] = field(default_factory=set)
-    n_arrays: int = 0
+    tables: dict[str, FloatArray] = field(default_factory=dict)  # constant arrays that the statements read
+    functions: set[str] = field(default_factory=set)  # that they call
+    n_arrays: int = 0  # k0, k1, ... that they write
+
+    def __post_init__(self) -> None:
+        self._type, self._number = self.dialect.type_name, self.dialect.number
 
     def write(self, form: Form, target: int = 0) -> tuple[list[str], float]:
         """Statements that fill k<target>, and the number that its values are to be multiplied by."""
@@ -87,24 +71,20 @@ class KernelWriter:
         right, right_factor = self.write(form.right, target + 1)
         mine, other = f"k{target}[j]", f"k{target + 1}[j]"
         if form.operation == "product":
-            return [*left, *right, *_loop([f"{mine} *= {other};"])], left_factor * right_factor
+            return [*left, *right, *_each([f"{mine} *= {other};"])], left_factor * right_factor
         joined = f"{mine} = {self._times(mine, left_factor)} + {self._times(other, right_factor)};"
-        return [*left, *right, *_loop([joined])], 1.0
+        return [*left, *right, *_each([joined])], 1.0
 
     def _of_distance(self, form: OfDistance, k: str) -> list[str]:
-        difference = f"x[i] - z[i * {BLOCK} + j]"
-        scale = self._scale(form.inverse_scale)
-        scaled = f"({difference}) * {scale}" if scale else difference
+        scaled, scales = f"x[i] - z[i * {BLOCK} + j]", form.inverse_scale
+        if np.any(scales != scales[0]):
+            table = f"scales{len(self.tables)}"
+            self.tables[table] = scales
+            scaled = f"({scaled}) * {table}[i]"
+        elif scales[0] != 1.0:
+            scaled = f"({scaled}) * {self._number(scales[0])}"
         squares = [f"const {self._type} t = {scaled};", f"{k}[j] += t * t;"]
-        return [*self._accumulate(k, squares), *_loop(self._profile(form, k))]
-
-    def _scale(self, inverse_scale: FloatArray) -> str:
-        """The factor of a difference: one number, nothing if that is 1, or an entry of a table."""
-        if np.all(inverse_scale == inverse_scale[0]):
-            return "" if inverse_scale[0] == 1.0 else self._number(inverse_scale[0])
-        table = f"scales{len(self.tables)}"
-        self.tables[table] = inverse_scale
-        return f"{table}[i]"
+        return [*self._accumulate(k, squares), *_each(self._profile(form, k))]
 
     def _profile(self, form: OfDistance, k: str) -> list[str]:
         """Replace r² by the kernel's value."""
@@ -122,10 +102,10 @@ class KernelWriter:
         if form.decay != "none":
             exponent = f"{self._number(-0.5)} * {k}[j]" if form.decay == "squared" else "-r"
             lines.append(f"const {self._type} e = {exponent};")
-            zero_if.append(f"e < {self._number(self.dialect.lowest)}")
+            # Exponentials below this count as zero, as they do in Python: subnormal numbers are slow.
+            zero_if.append(f"e < {self._number(np.log(CUTOFF[self.dialect.dtype]))}")
             factors.append(self._call("exp", "e"))
-        value = " * ".join(factors)
-        return [*lines, f"{k}[j] = {' || '.join(zero_if)} ? {self._number(0.0)} : {value};"]
+        return [*lines, f"{k}[j] = {' || '.join(zero_if)} ? {self._number(0.0)} : {' * '.join(factors)};"]
 
     def _of_inner_product(self, form: OfInnerProduct, k: str) -> list[str]:
         lines = self._accumulate(k, [f"{k}[j] += x[i] * z[i * {BLOCK} + j];"])
@@ -135,26 +115,23 @@ class KernelWriter:
         if form.degree == 1 and base == f"{k}[j]":
             return lines
         power, expression = self._power("b", form.degree)
-        return [*lines, *_loop([f"const {self._type} b = {base};", *power, f"{k}[j] = {expression};"])]
+        return [*lines, *_each([f"const {self._type} b = {base};", *power, f"{k}[j] = {expression};"])]
 
     def _accumulate(self, k: str, body: list[str]) -> list[str]:
-        features = f"for (size_t i = 0; i < {self.n_features}; ++i) {{"
-        return [*_loop([f"{k}[j] = {self._number(0.0)};"]), features, *_indented(_loop(body)), "}"]
+        return [*_each([f"{k}[j] = {self._number(0.0)};"]), *loop("i", self.n_features, _each(body))]
 
     def _power(self, base: str, power: float) -> tuple[list[str], str]:
         """Squares of squares as statements, and the power as a product of them."""
         if not is_product(power):
             return [], self._call("pow", f"{base}, {self._number(power)}")
-        lines, used, name, remaining, exponent = [], [], base, int(power), 1
-        while remaining:
-            if remaining & 1:
-                used.append(name)
-            remaining >>= 1
-            exponent *= 2
-            if remaining:
-                lines.append(f"const {self._type} {base}{exponent} = {name} * {name};")
-                name = f"{base}{exponent}"
-        return lines, " * ".join(used)
+        lines: list[str] = []
+
+        def square(name: str) -> str:
+            lines.append(f"const {self._type} {base}{2 ** (len(lines) + 1)} = {name} * {name};")
+            return f"{base}{2 ** len(lines)}"
+
+        factors = factors_of_power(base, int(power), square)
+        return lines, " * ".join(factors)
 
     def _polynomial(self, coefficients: tuple[float, ...]) -> str:
         text = self._number(coefficients[-1])
@@ -167,21 +144,20 @@ class KernelWriter:
         return value if factor == 1.0 else f"{self._number(factor)} * {value}"
 
     def _call(self, name: str, arguments: str) -> str:
-        function = self.dialect.function(name)
+        function = f"{name}f" if self._type == "float" else name
         self.functions.add(function)
         return f"{function}({arguments})"
 
-    def _number(self, value: float) -> str:
-        return self.dialect.number(float(value))
 
-    @property
-    def _type(self) -> str:
-        return self.dialect.type_name
+def loop(index: str, stop: int, body: list[str], *, start: int | str = 0, kind: str = "size_t") -> list[str]:
+    """Lines of a loop over an index."""
+    return enclosed(f"for ({kind} {index} = {start}; {index} < {stop}; ++{index}) {{", body)
 
 
-def _loop(body: list[str]) -> list[str]:
-    return [f"for (size_t j = 0; j < {BLOCK}; ++j) {{", *_indented(body), "}"]
+def enclosed(head: str, body: list[str], end: str = "}") -> list[str]:
+    """Lines of a block, indented but for directives to the preprocessor."""
+    return [head, *(line if line.startswith("#") else f"    {line}" for line in body), end]
 
 
-def _indented(lines: list[str]) -> list[str]:
-    return [f"    {line}" for line in lines]
+def _each(body: list[str]) -> list[str]:
+    return loop("j", BLOCK, body)

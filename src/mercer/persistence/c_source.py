@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from importlib.metadata import version
 from os import PathLike
@@ -12,10 +13,8 @@ import numpy as np
 
 from mercer._typing import AnyArray, FloatArray
 from mercer.model import OneVsOne, OneVsRest
-from mercer.persistence.c_kernels import BLOCK, Dialect, KernelWriter
-from mercer.persistence.c_words import c_labels, check_name
-from mercer.persistence.exported import Exported, read_model
-from mercer.persistence.rounding import warn_of_rounding
+from mercer.persistence.c_kernels import BLOCK, Dialect, KernelWriter, enclosed, loop
+from mercer.persistence.exported import Exported, read_model, warn_of_rounding
 
 __all__ = ["to_c"]
 
@@ -38,7 +37,6 @@ def to_c(
     Parameters
     ----------
     model : KernelExpansion or fitted model with ``expansion_``
-        With ``classes_`` it is a classifier.
     name : str, default="model"
         Prefix of the names of all functions.
     dtype : {"float", "double"}, default="float"
@@ -49,9 +47,9 @@ def to_c(
     Returns
     -------
     str
-        Source with ``void <name>_predict(const float *x, float *out)``; or, for a classifier,
-        ``void <name>_decision(const float *x, float *out)``, ``int <name>_predict(const float *x)``, the index of the
-        class, and ``<name>_label(int index)``, the class itself, an integer, a number or a string. The enumeration
+        Source with ``void <name>_predict(const float *x, float *out)``; or, for a classifier (a model with
+        ``classes_``), ``void <name>_decision(const float *x, float *out)``, ``int <name>_predict(const float *x)``, the
+        index of the class, and ``<name>_label(int index)``, the class itself, an integer, a number or a string. The
         constants ``<name>_n_features``, ``<name>_n_outputs`` and ``<name>_n_classes`` are the lengths.
 
     Warns
@@ -77,7 +75,7 @@ def to_c(
     >>> [line for line in source.splitlines() if line.startswith("static")]
     ['static inline void bump_predict(const float *x, float *out) {']
     """
-    check_name(name)
+    _check_name(name)
     if dtype not in ("float", "double"):
         msg = f"dtype must be 'float' or 'double', got {dtype!r}."
         raise ValueError(msg)
@@ -92,7 +90,7 @@ def to_c(
 
 class _Header:
     def __init__(self, model: Exported, name: str, dialect: Dialect) -> None:
-        self._model, self._name, self._dialect = model, name, dialect
+        self._model, self._name, self._dialect, self._type = model, name, dialect, dialect.type_name
         self._n_features, self._n_outputs = model.points.shape[1], model.n_outputs
         self._kernel = KernelWriter(dialect, self._n_features)
         self._statements, factor = self._kernel.write(model.form)
@@ -105,124 +103,84 @@ class _Header:
 
     def source(self) -> str:
         guard = f"MERCER_{self._name}_H"
-        sizes = {"n_features": self._n_features, "n_outputs": self._n_outputs}
+        sizes, functions = {"n_features": self._n_features, "n_outputs": self._n_outputs}, [self._values()]
         decision = self._model.decision
         if decision is not None:
             sizes["n_classes"] = len(decision.classes)
+            functions += [self._predict(decision), self._label(decision.classes)]
         constants = ", ".join(f"{self._name}_{key} = {value}" for key, value in sizes.items())
         parts = [
             self._comment(),
-            f"#ifndef {guard}\n#define {guard}\n\n#include <math.h>\n#include <stddef.h>\n{_FAST_MATH}",
+            f"#ifndef {guard}\n#define {guard}\n\n#include <math.h>\n#include <stddef.h>{_FAST_MATH}",
             f"enum {{ {constants} }};",
-            self._values(),
-            *([] if decision is None else [self._predict(decision), self._label(decision.classes)]),
+            *("\n".join(lines) for lines in functions),
             f"#endif /* {guard} */\n",
         ]
         return "\n\n".join(parts)
 
-    # ------------------------------------------------------------------------------------------------ functions
-
-    def _values(self) -> str:
-        kind, p, d = self._dialect.type_name, self._n_outputs, self._n_features
-        last = "predict" if self._model.decision is None else "decision"
-        return "\n".join(
-            [
-                f"static inline void {self._name}_{last}(const {kind} *x, {kind} *out) {{",
-                *(self._table(name, values) for name, values in self._tables.items()),
-                *self._nan_guard(),
-                f"    {kind} sum[{p}];",
-                f"    for (size_t o = 0; o < {p}; ++o) {{",
-                "        sum[o] = intercept[o];",
-                "    }",
-                f"    for (size_t block = 0; block < {len(self._tables['vectors'])}; ++block) {{",
-                f"        const {kind} *z = vectors + block * {d * BLOCK};",
-                f"        const {kind} *w = coefficients + block * {p * BLOCK};",
-                f"        {kind} {', '.join(f'k{i}[{BLOCK}]' for i in range(self._kernel.n_arrays))};",
-                *(f"        {line}" for line in self._statements),
-                f"        for (size_t o = 0; o < {p}; ++o) {{",
-                f"            {kind} part = w[o * {BLOCK}] * k0[0];",
-                f"            for (size_t j = 1; j < {BLOCK}; ++j) {{",
-                f"                part += w[o * {BLOCK} + j] * k0[j];",
-                "            }",
-                "            sum[o] += part;",
-                "        }",
-                "    }",
-                f"    for (size_t o = 0; o < {p}; ++o) {{",
-                "        out[o] = sum[o];",
-                "    }",
-                "}",
-            ]
-        )
+    def _values(self) -> list[str]:
+        kind, p, d = self._type, self._n_outputs, self._n_features
+        add = [
+            f"{kind} part = w[o * {BLOCK}] * k0[0];",
+            *loop("j", BLOCK, [f"part += w[o * {BLOCK} + j] * k0[j];"], start=1),
+            "sum[o] += part;",
+        ]
+        block = [
+            f"const {kind} *z = vectors + block * {d * BLOCK};",
+            f"const {kind} *w = coefficients + block * {p * BLOCK};",
+            f"{kind} {', '.join(f'k{i}[{BLOCK}]' for i in range(self._kernel.n_arrays))};",
+            *self._statements,
+            *loop("o", p, add),
+        ]
+        body = [
+            *(line for name, values in self._tables.items() for line in self._table(name, values)),
+            *self._nan_guard(),
+            f"{kind} sum[{p}];",
+            *loop("o", p, ["sum[o] = intercept[o];"]),
+            *loop("block", len(self._tables["vectors"]), block),
+            *loop("o", p, ["out[o] = sum[o];"]),
+        ]
+        name = f"{self._name}_{'predict' if self._model.decision is None else 'decision'}"
+        return enclosed(f"static inline void {name}(const {kind} *x, {kind} *out) {{", body)
 
     def _nan_guard(self) -> list[str]:
         """Where the compiler was told that there is no NaN (-ffast-math), tell by the bits, and hand it on."""
-        kind, bits = self._dialect.type_name, 8 * self._dialect.dtype.itemsize
+        bits = 8 * self._dialect.dtype.itemsize
         infinity = int(np.array(np.inf, self._dialect.dtype).view(f"u{bits // 8}"))
-        return [
-            "#ifdef MERCER_NO_NAN",
-            f"    for (size_t i = 0; i < {self._n_features}; ++i) {{",
-            f"        union {{ {kind} number; uint{bits}_t bits; }} input;",
-            "        input.number = x[i];",
-            f"        if ((input.bits & UINT{bits}_C({(1 << (bits - 1)) - 1:#x})) > UINT{bits}_C({infinity:#x})) {{",
-            f"            for (size_t o = 0; o < {self._n_outputs}; ++o) {{",
-            "                out[o] = x[i];",
-            "            }",
-            "            return;",
-            "        }",
-            "    }",
-            "#endif",
+        is_nan = f"(input.bits & UINT{bits}_C({(1 << (bits - 1)) - 1:#x})) > UINT{bits}_C({infinity:#x})"
+        check = [
+            f"union {{ {self._type} number; uint{bits}_t bits; }} input;",
+            "input.number = x[i];",
+            *enclosed(f"if ({is_nan}) {{", [*loop("o", self._n_outputs, ["out[o] = x[i];"]), "return;"]),
         ]
+        return ["#ifdef MERCER_NO_NAN", *loop("i", self._n_features, check), "#endif"]
 
-    def _table(self, name: str, values: FloatArray) -> str:
+    def _table(self, name: str, values: FloatArray) -> list[str]:
         numbers = self._dialect.numbers(values)
         rows = [", ".join(numbers[start : start + BLOCK]) for start in range(0, len(numbers), BLOCK)]
-        body = ",\n        ".join(rows)
-        return f"    static const {self._dialect.type_name} {name}[{len(numbers)}] = {{\n        {body}\n    }};"
+        return _array(f"const {self._type} {name}[{len(numbers)}]", rows)
 
-    def _predict(self, decision: OneVsRest | OneVsOne) -> str:
-        kind, zero = self._dialect.type_name, self._dialect.number(0.0)
-        head = [
-            f"static inline int {self._name}_predict(const {kind} *x) {{",
-            f"    {kind} values[{self._n_outputs}];",
-            f"    {self._name}_decision(x, values);",
-        ]
+    def _predict(self, decision: OneVsRest | OneVsOne) -> list[str]:
+        n_classes, zero = len(decision.classes), self._dialect.number(0.0)
+        body = [f"{self._type} values[{self._n_outputs}];", f"{self._name}_decision(x, values);"]
         if decision.rule == "threshold":
-            return "\n".join([*head, f"    return values[0] > {zero} ? 1 : 0;", "}"])
-        n_classes, counted, votes = len(decision.classes), "values", []
-        if decision.rule == "pairs":
-            counted = "votes"
-            votes = [
-                f"    int votes[{n_classes}] = {{0}};",
-                "    size_t pair = 0;",
-                f"    for (int first = 0; first < {n_classes}; ++first) {{",
-                f"        for (int second = first + 1; second < {n_classes}; ++second) {{",
-                f"            ++votes[values[pair++] > {zero} ? first : second];",
-                "        }",
-                "    }",
-            ]
-        largest = [
-            "    int best = 0;",
-            f"    for (int i = 1; i < {n_classes}; ++i) {{",
-            f"        if ({counted}[i] > {counted}[best]) {{",
-            "            best = i;",
-            "        }",
-            "    }",
-            "    return best;",
-            "}",
-        ]
-        return "\n".join([*head, *votes, *largest])
+            body.append(f"return values[0] > {zero} ? 1 : 0;")
+        else:
+            counted = "values"
+            if decision.rule == "pairs":
+                counted, vote = "votes", [f"++votes[values[pair++] > {zero} ? first : second];"]
+                pairs = loop("second", n_classes, vote, start="first + 1", kind="int")
+                body += [f"int votes[{n_classes}] = {{0}};", "size_t pair = 0;"]
+                body += loop("first", n_classes, pairs, kind="int")
+            larger = enclosed(f"if ({counted}[i] > {counted}[best]) {{", ["best = i;"])
+            body += ["int best = 0;", *loop("i", n_classes, larger, start=1, kind="int"), "return best;"]
+        return enclosed(f"static inline int {self._name}_predict(const {self._type} *x) {{", body)
 
-    def _label(self, classes: AnyArray) -> str:
-        kind, labels = c_labels(classes)
+    def _label(self, classes: AnyArray) -> list[str]:
+        kind, labels = _labels(classes)
         element = "const char *const " if classes.dtype.kind == "U" else f"const {kind}"
-        body = ",\n        ".join(labels)
-        return (
-            f"static inline {kind}{self._name}_label(int index) {{\n"
-            f"    static {element}labels[{len(labels)}] = {{\n        {body}\n    }};\n"
-            "    return labels[index];\n}"
-        )
-
-    # -------------------------------------------------------------------------------------------------- comment
+        body = [*_array(f"{element}labels[{len(labels)}]", labels), "return labels[index];"]
+        return enclosed(f"static inline {kind}{self._name}_label(int index) {{", body)
 
     def _comment(self) -> str:
         model, functions = self._model, " and ".join(sorted(self._kernel.functions))
@@ -241,10 +199,10 @@ class _Header:
         return "/*\n" + "\n".join(f" * {line}".rstrip() for line in [*lines, "", *self._example()]) + "\n */"
 
     def _example(self) -> list[str]:
-        name, kind = self._name, self._dialect.type_name
+        name, kind = self._name, self._type
         if self._model.decision is None:
             return [f"    {kind} x[{name}_n_features], y[{name}_n_outputs];", f"    {name}_predict(x, y);"]
-        kind_of_label, _ = c_labels(self._model.decision.classes)
+        kind_of_label, _ = _labels(self._model.decision.classes)
         return [
             f"    {kind} x[{name}_n_features], values[{name}_n_outputs];",
             f"    {kind_of_label}label = {name}_label({name}_predict(x));",
@@ -252,18 +210,21 @@ class _Header:
         ]
 
 
-# GCC and Clang define the first two, the second as 0 or 1; Visual C the third.
-_FAST_MATH = """#if defined(__FAST_MATH__) || defined(_M_FP_FAST)
+_KEYWORDS = """
+alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl concept const const_cast
+consteval constexpr constinit continue co_await co_return co_yield decltype default delete do double dynamic_cast else
+enum explicit export extern false float for friend goto if inline int long mutable namespace new noexcept not not_eq
+nullptr operator or or_eq private protected public register reinterpret_cast requires restrict return short signed
+sizeof static static_assert static_cast struct switch template this thread_local throw true try typedef typeid
+typename typeof typeof_unqual union unsigned using virtual void volatile wchar_t while xor xor_eq
+"""
+_INT, _LONG = 2**15 - 1, 2**31 - 1  # what the C standard promises of int and long
+# GCC and Clang define the first and the last, which is 0 or 1; Visual C the second.
+_FAST_MATH = """
+#if defined(__FAST_MATH__) || defined(_M_FP_FAST) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
 #define MERCER_NO_NAN
-#elif defined(__FINITE_MATH_ONLY__)
-#if __FINITE_MATH_ONLY__
-#define MERCER_NO_NAN
-#endif
-#endif
-#ifdef MERCER_NO_NAN
 #include <stdint.h>
 #endif"""
-
 _DECISIONS = {
     "threshold": "above zero for the second class",
     "largest": "one per class, the largest (the first of equal ones) decides",
@@ -271,7 +232,42 @@ _DECISIONS = {
 }
 
 
+def _array(declaration: str, rows: list[str]) -> list[str]:
+    return enclosed(f"static {declaration} = {{", [*(f"{row}," for row in rows[:-1]), rows[-1]], "};")
+
+
 def _blocks(columns: FloatArray, fill: Literal["edge", "constant"]) -> FloatArray:
     """Rows (m, c) in blocks (blocks, c, BLOCK), the last filled up."""
     padded = np.pad(columns, ((0, -len(columns) % BLOCK), (0, 0)), mode=fill)
     return np.asarray(padded.reshape(-1, BLOCK, columns.shape[1]).swapaxes(1, 2))
+
+
+def _labels(classes: AnyArray) -> tuple[str, list[str]]:
+    """C's type of the classes, as it stands before a name, and their constants."""
+    values = classes.tolist()
+    if classes.dtype.kind == "U":
+        return "const char *", [_string(value) for value in values]
+    if classes.dtype.kind == "f":
+        return "double ", [Dialect("double").number(value) for value in values]
+    largest = max(abs(value) for value in values)
+    kind, suffix = ("int ", "") if largest <= _INT else ("long ", "L") if largest <= _LONG else ("long long ", "LL")
+    return kind, [f"{value}{suffix}" for value in values]
+
+
+def _string(text: str) -> str:
+    """A string constant; what is not plain ASCII, and what C gives a meaning, as octal escapes of UTF-8."""
+    plain = "".join(
+        chr(byte) if 32 <= byte < 127 and byte not in b'"\\?' else f"\\{byte:03o}" for byte in text.encode()
+    )
+    return f'"{plain}"'
+
+
+def _check_name(name: Any) -> None:
+    """Raise ``ValueError`` for what cannot begin the names of functions."""
+    valid = isinstance(name, str) and re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) and "__" not in name
+    if not valid or name in _KEYWORDS.split() or name.endswith("_"):
+        msg = (
+            "name must be an identifier of C and C++: ASCII letters, digits and single underscores within, no keyword; "
+            f"got {name!r}."
+        )
+        raise ValueError(msg)

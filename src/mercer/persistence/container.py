@@ -18,27 +18,26 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import struct
 import zipfile
 import zlib
-from typing import IO, Any, NoReturn
+from typing import IO, Any
 
 import numpy as np
 
-from mercer._stored.checks import need
+from mercer._stored.checks import need, refusing
 from mercer._typing import AnyArray
-from mercer.exceptions import ArchiveError
-from mercer.persistence.decoding import as_dtype, check_elements
+from mercer.persistence.decoding import as_dtype, as_shape, check_elements
 
-__all__ = ["FORMAT", "MAGIC", "VERSION", "read_arrays", "read_header", "write"]
+__all__ = ["VERSION", "read", "write"]
 
-FORMAT, VERSION, _OLDEST = "mercer archive", 2, 2  # the oldest version that is read
-MAGIC = b"PK\x03\x04"
+_FORMAT, VERSION, _OLDEST = "mercer archive", 2, 2  # the oldest version that is read
+_MAGIC = b"PK\x03\x04"
 
 _HEADER, _DIGEST = "header.json", "header.sha256"
 _LARGEST_HEADER = 2**23  # bytes; that of a usual model has some thousand, and JSON takes twenty times its bytes
 _CHUNK = 2**20
-_MOST_DIMENSIONS = 32
 _ENCRYPTED, _PATCHED, _STRONG = 0x1, 0x20, 0x40
 _DESCRIBED = 0x8  # sizes follow the member, as in files that were written to a pipe
 _LOCAL, _END = struct.Struct("<4s22x2H"), struct.Struct("<4s16xH")
@@ -47,40 +46,24 @@ _FIELDS = {"format": str, "version": int, "mercer": str, "type": str, "arrays": 
 _ENTRY = {"name": str, "dtype": str, "shape": list, "order": str, "size": int, "crc32": int}
 
 
-# --------------------------------------------------------------------------------------------------- writing
-
-
 def write(file: IO[bytes], header: dict[str, Any], arrays: list[AnyArray]) -> None:
-    """Write an archive; the list of arrays is added to the header."""
-    laid_out = [_laid_out(array) for array in arrays]
-    header["arrays"] = [_entry(i, array) for i, array in enumerate(laid_out)]
+    """Write an archive; the format and the list of arrays are added to the header."""
+    # Elements one after the other, in the order that an array has if it has one.
+    arrays = [array if array.flags.forc else np.ascontiguousarray(array) for array in arrays]
+    entries = [_entry(i, array) for i, array in enumerate(arrays)]
+    header = {"format": _FORMAT, "version": VERSION, "arrays": entries} | header
     text = json.dumps(header, allow_nan=False, separators=(",", ":"), sort_keys=True).encode()
     need(len(text) <= _LARGEST_HEADER, f"the model without its arrays takes {len(text)} bytes: more than is allowed.")
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         _add(archive, _HEADER, text)
         _add(archive, _DIGEST, _digest(text))
-        for entry, array in zip(header["arrays"], laid_out, strict=True):
+        for entry, array in zip(entries, arrays, strict=True):
             _add(archive, entry["name"], _npy_header(array.dtype, array.shape, entry["order"]), _flat(array))
 
 
-def _laid_out(array: AnyArray) -> AnyArray:
-    """The array with its elements one after the other, in the order it has if it has one."""
-    return array if array.flags.c_contiguous or array.flags.f_contiguous else np.ascontiguousarray(array)
-
-
-def _order(array: AnyArray) -> str:
-    return "C" if array.flags.c_contiguous else "F"
-
-
-def _flat(array: AnyArray) -> memoryview:
-    if array.nbytes == 0:
-        return memoryview(b"")
-    row_major = array if array.flags.c_contiguous else array.T
-    return row_major.reshape(-1).view(np.uint8).data
-
-
 def _entry(number: int, array: AnyArray) -> dict[str, Any]:
-    head, body, order = _npy_header(array.dtype, array.shape, _order(array)), _flat(array), _order(array)
+    order = "C" if array.flags.c_contiguous else "F"
+    head, body = _npy_header(array.dtype, array.shape, order), _flat(array)
     return {
         "name": f"array_{number}.npy",
         "dtype": array.dtype.str,
@@ -89,6 +72,13 @@ def _entry(number: int, array: AnyArray) -> dict[str, Any]:
         "size": len(head) + len(body),
         "crc32": zlib.crc32(body, zlib.crc32(head)),
     }
+
+
+def _flat(array: AnyArray) -> memoryview:
+    if array.nbytes == 0:
+        return memoryview(b"")
+    row_major = array if array.flags.c_contiguous else array.T
+    return row_major.reshape(-1).view(np.uint8).data
 
 
 def _npy_header(dtype: np.dtype[Any], shape: tuple[int, ...], order: str) -> bytes:
@@ -112,11 +102,18 @@ def _digest(text: bytes) -> bytes:
     return f"{hashlib.sha256(text).hexdigest()}  {_HEADER}\n".encode()
 
 
-# --------------------------------------------------------------------------------------------------- reading
+def read(file: IO[bytes]) -> tuple[dict[str, Any], list[AnyArray]]:
+    """The header and the arrays of an archive, all checked."""
+    file.seek(0, os.SEEK_END)
+    file_size = file.tell()
+    file.seek(0)
+    need(file.read(len(_MAGIC)) == _MAGIC, "it is not a mercer archive: it does not begin like one.")
+    with zipfile.ZipFile(file) as archive:
+        header = _read_header(archive, file, file_size)
+        return header, [_read(archive, entry) for entry in header["arrays"]]
 
 
-def read_header(archive: zipfile.ZipFile, file: IO[bytes], file_size: int) -> dict[str, Any]:
-    """The header, after checking the zip's directory, and with it."""
+def _read_header(archive: zipfile.ZipFile, file: IO[bytes], file_size: int) -> dict[str, Any]:
     members = _members(archive, file_size)
     _check_layout(archive, file, file_size)
     need(_HEADER in members and _DIGEST in members, f"there is no {_HEADER} in it.")
@@ -124,24 +121,17 @@ def read_header(archive: zipfile.ZipFile, file: IO[bytes], file_size: int) -> di
     need(members[_DIGEST].file_size == len(_digest(b"")), f"{_DIGEST} is no digest.")
     text = archive.read(members[_HEADER])
     header = _parsed(text)
-    need(header.get("format") == FORMAT, f"{_HEADER} is not that of a mercer archive.")
+    need(header.get("format") == _FORMAT, f"{_HEADER} is not that of a mercer archive.")
     version: Any = header.get("version")
     need(type(version) is int and version >= 1, "the format has no version.")
     writer = f"it was written by mercer {str(header.get('mercer'))[:40]} in version {version} of the format"
-    need(version <= VERSION, f"{writer}, and this mercer reads {VERSION}: upgrade mercer.")
-    need(
-        version >= _OLDEST,
-        f"{writer}, and this mercer reads {VERSION}: load it with the mercer that wrote it, or fit the model again.",
-    )
+    reader = f"and this mercer reads {VERSION}"
+    need(version <= VERSION, f"{writer}, {reader}: upgrade mercer.")
+    need(version >= _OLDEST, f"{writer}, {reader}: load it with the mercer that wrote it, or fit the model again.")
     need(archive.read(members[_DIGEST]) == _digest(text), f"{_HEADER} does not match its digest: it was changed.")
     _check_fields(header, _FIELDS, _HEADER)
     _check_entries(header["arrays"], members)
     return header
-
-
-def read_arrays(archive: zipfile.ZipFile, header: dict[str, Any]) -> list[AnyArray]:
-    """All arrays; ``read_header`` has checked their sizes."""
-    return [_read(archive, entry) for entry in header["arrays"]]
 
 
 def _members(archive: zipfile.ZipFile, file_size: int) -> dict[str, zipfile.ZipInfo]:
@@ -174,18 +164,13 @@ def _check_layout(archive: zipfile.ZipFile, file: IO[bytes], file_size: int) -> 
 
 
 def _parsed(text: bytes) -> dict[str, Any]:
-    try:
-        header = json.loads(text.decode(), parse_constant=_refuse_constant, object_pairs_hook=_unique)
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError, ValueError) as error:
-        msg = f"{_HEADER} is not JSON: {str(error)[:100]}"
-        raise ArchiveError(msg) from error
+    def refuse(constant: str) -> None:
+        need(False, f"{constant} is not JSON.")
+
+    with refusing(f"{_HEADER} is not JSON"):
+        header = json.loads(text.decode(), parse_constant=refuse, object_pairs_hook=_unique)
     need(isinstance(header, dict), f"{_HEADER} is no JSON object.")
     return dict(header)
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    msg = f"{name} is not JSON."
-    raise ArchiveError(msg)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -206,11 +191,10 @@ def _check_entries(entries: list[Any], members: dict[str, zipfile.ZipInfo]) -> N
         _check_fields(entry, _ENTRY, name)
         need(entry["name"] == name, f"array {i} is called {entry['name'][:40]!r}, not {name!r}.")
         need(name in members, f"{name} is missing.")
-        shape, dtype = entry["shape"], as_dtype(entry["dtype"])
-        sizes = len(shape) <= _MOST_DIMENSIONS and all(type(each) is int and 0 <= each < 2**62 for each in shape)
-        need(sizes and entry["order"] in ("C", "F"), f"{name} has no shape.")
-        size = len(_npy_header(dtype, tuple(shape), entry["order"])) + math.prod(shape) * dtype.itemsize
-        need(size == entry["size"], f"{name} does not have the size of its shape, {tuple(shape)}.")
+        shape, dtype = as_shape(entry["shape"], name), as_dtype(entry["dtype"])
+        need(entry["order"] in ("C", "F"), f"{name} has no shape in order C or F.")
+        size = len(_npy_header(dtype, shape, entry["order"])) + math.prod(shape) * dtype.itemsize
+        need(size == entry["size"], f"{name} does not have the size of its shape, {shape}.")
         found = members[name]
         need(found.file_size == size, f"{name} has {found.file_size} bytes, not {size}.")
         need(entry["crc32"] == found.CRC, f"{name} is not the array that was saved: its checksum differs.")

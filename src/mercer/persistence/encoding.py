@@ -30,18 +30,19 @@ from __future__ import annotations
 import base64
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
 from scipy import sparse
 
 from mercer._stored import Declaration, declaration_of
+from mercer._stored.checks import need
 from mercer._typing import AnyArray
 from mercer.exceptions import ArchiveError
 from mercer.persistence import schema
 
-__all__ = ["DTYPE", "LONGEST_INT", "MOST_NESTED", "Encoder", "most_referred"]
+__all__ = ["DTYPE", "LONGEST_INT", "MOST_NESTED", "encode", "most_referred"]
 
 MOST_NESTED = 100  # values within values
 # Numbers, truth values, text, dates; no Python objects, no records.
@@ -52,24 +53,31 @@ _LARGEST = 2**63
 _MOST_REFERENCES, _FREE = 32, 2**24  # to an array, if all are named as often; and bytes that do not count
 
 
-class Encoder:
-    """Collects the arrays of a value while it is turned into JSON.
+def encode(value: Any, name: str) -> tuple[Any, list[AnyArray]]:
+    """JSON of a value, which messages call by that name, and its arrays, each once."""
+    encoder = _Encoder()
+    tree = encoder.encode(value, name)
+    often = encoder.referred > most_referred(encoder.arrays)
+    need(not often, "the model refers to the same arrays so often that an archive, which has each once, is not read.")
+    return tree, encoder.arrays
 
-    Attributes
-    ----------
-    arrays : list of arrays
-        Each stored once, however often the value refers to it.
-    """
+
+def most_referred(arrays: Sequence[AnyArray]) -> int:
+    """Bytes of arrays that values may refer to together: a bound of the work, and of copies that are made of them."""
+    return _MOST_REFERENCES * sum(array.nbytes for array in arrays) + _FREE
+
+
+class _Encoder:
+    """Collects the arrays of a value while it is turned into JSON; ``where`` names values in messages."""
 
     def __init__(self) -> None:
         self.arrays: list[AnyArray] = []
+        self.referred = 0  # bytes
         self._numbers: dict[Any, int] = {}
         self._alive: list[AnyArray] = []  # whose addresses are keys
         self._depth = 0
-        self._referred = 0  # bytes
 
     def encode(self, value: Any, where: str) -> Any:
-        """JSON of a value; ``where`` names it in messages."""
         self._depth += 1
         if self._depth > MOST_NESTED:
             msg = f"{where} is nested more than {MOST_NESTED} deep, or contains itself: an archive cannot hold it."
@@ -86,15 +94,30 @@ class Encoder:
             return value if -_LARGEST <= value < _LARGEST else {"int": _hexadecimal(value, where)}
         if type(value) is float:
             return value if math.isfinite(value) else {"float": str(value)}
+        if type(value) is list:
+            return self._list(value, where)
         if isinstance(value, np.ndarray):
             return self._array(value, where)
         declaration = declaration_of(type(value))
         if declaration is not None:
             return self._object(value, declaration, where)
-        for kind, method in _METHODS.items():
-            if type(value) is kind or (kind in (np.generic, np.dtype) and isinstance(value, kind)):
-                return method(self, value, where)
-        return _refuse(value, where)
+        kind = type(value)
+        if kind not in _KINDS:
+            kind = np.dtype if isinstance(value, np.dtype) else np.generic
+            if not isinstance(value, kind):
+                _refuse(value, where)
+        key, content = _KINDS[kind]
+        return {key: content(self, value, where)}
+
+    def items(self, value: Iterable[Any], where: str) -> list[Any]:
+        return [self.encode(each, f"{where}[{i}]") for i, each in enumerate(value)]
+
+    def _list(self, value: list[Any], where: str) -> Any:
+        if len(value) > 1 and _are_joinable(value):
+            lengths = np.array([len(each) for each in value], dtype=np.int64)
+            return {"ragged": [self._number(np.concatenate(value)), self._number(lengths)]}
+        columns = _columns(value)
+        return self.items(value, where) if columns is None else {"table": [self._number(each) for each in columns]}
 
     def _object(self, value: Any, declaration: Declaration, where: str) -> Any:
         state = schema.state_of(value, declaration)
@@ -107,8 +130,7 @@ class Encoder:
         if type(value) not in (np.ndarray, np.memmap):  # a mask, say, would be lost
             _refuse(value, where)
         if value.dtype == object:
-            elements = [self.encode(each, f"{where}[{i}]") for i, each in enumerate(value.ravel())]
-            return {"objects": [list(value.shape), elements]}
+            return {"objects": [list(value.shape), self.items(value.ravel(), where)]}
         if not DTYPE.fullmatch(value.dtype.str):
             msg = f"{where} is an array of dtype {value.dtype}, which an archive cannot hold."
             raise ArchiveError(msg)
@@ -122,86 +144,50 @@ class Encoder:
             self._numbers[key] = len(self.arrays)
             self.arrays.append(value)
         self._alive.append(value)
-        self._referred += value.nbytes
+        self.referred += value.nbytes
         return self._numbers[key]
 
-    def check_references(self) -> None:
-        """Raise if a file would refer to its arrays more often than can be read."""
-        if self._referred > most_referred(self.arrays):
-            msg = "the model refers to the same arrays so often that an archive, which has each once, is not read."
-            raise ArchiveError(msg)
+    def pairs(self, value: dict[Any, Any], where: str) -> Any:
+        return [[self.encode(k, f"a key of {where}"), self.encode(v, f"{where}[{k!r}]")] for k, v in value.items()]
 
-    def _list(self, value: list[Any], where: str) -> Any:
-        if len(value) > 1 and _are_joinable(value):
-            lengths = np.array([len(each) for each in value], dtype=np.int64)
-            return {"ragged": [self._number(np.concatenate(value)), self._number(lengths)]}
-        columns = _columns(value)
-        if columns is not None:
-            return {"table": [self._number(column) for column in columns]}
-        return [self.encode(each, f"{where}[{i}]") for i, each in enumerate(value)]
-
-    def _tuple(self, value: tuple[Any, ...], where: str) -> Any:
-        return {"tuple": [self.encode(each, f"{where}[{i}]") for i, each in enumerate(value)]}
-
-    def _dict(self, value: dict[Any, Any], where: str) -> Any:
-        pairs = [[self.encode(k, f"a key of {where}"), self.encode(v, f"{where}[{k!r}]")] for k, v in value.items()]
-        return {"dict": pairs}
-
-    def _bytes(self, value: bytes, _where: str) -> Any:
-        return {"bytes": base64.b64encode(value).decode()}
-
-    def _slice(self, value: slice, where: str) -> Any:
-        return {"slice": [self.encode(each, where) for each in (value.start, value.stop, value.step)]}
-
-    def _dtype(self, value: np.dtype[Any], where: str) -> Any:
-        if not DTYPE.fullmatch(value.str):
-            _refuse(value, where)
-        return {"dtype": value.str}
-
-    def _scalar(self, value: np.generic, where: str) -> Any:
+    def scalar(self, value: np.generic, where: str) -> Any:
         array = np.array([value])
         if not DTYPE.fullmatch(array.dtype.str):
             _refuse(value, where)
-        return {"scalar": [array.dtype.str, base64.b64encode(array.tobytes()).decode()]}
+        return [array.dtype.str, base64.b64encode(array.tobytes()).decode()]
 
-    def _sparse(self, value: Any, where: str) -> Any:
+    def sparse(self, value: Any, where: str) -> Any:
         parts = [self._array(each, where)["array"] for each in (value.data, value.indices, value.indptr)]
-        return {"sparse": [value.format, list(value.shape), *parts]}
+        return [value.format, list(value.shape), *parts]
 
-    def _random_state(self, value: np.random.RandomState, where: str) -> Any:
-        return {"random_state": self.encode(value.get_state(legacy=False), where)}
+    def random_state(self, value: np.random.RandomState, where: str) -> Any:
+        return self.encode(value.get_state(legacy=False), where)
 
-    def _generator(self, value: np.random.Generator, where: str) -> Any:
+    def generator(self, value: np.random.Generator, where: str) -> Any:
         bits = value.bit_generator
         if type(bits).__module__.split(".")[0] != "numpy":
             _refuse(value, where)
-        return {"generator": [type(bits).__name__, self.encode(bits.state, where)]}
+        return [type(bits).__name__, self.encode(bits.state, where)]
 
 
-_METHODS: dict[Any, Any] = {
-    list: Encoder._list,
-    tuple: Encoder._tuple,
-    dict: Encoder._dict,
-    bytes: Encoder._bytes,
-    slice: Encoder._slice,
-    np.dtype: Encoder._dtype,
-    np.generic: Encoder._scalar,
-    sparse.csc_array: Encoder._sparse,
-    sparse.csr_array: Encoder._sparse,
-    np.random.RandomState: Encoder._random_state,
-    np.random.Generator: Encoder._generator,
+_KINDS: dict[Any, tuple[str, Callable[[_Encoder, Any, str], Any]]] = {
+    bytes: ("bytes", lambda _, value, _where: base64.b64encode(value).decode()),
+    dict: ("dict", _Encoder.pairs),
+    np.dtype: ("dtype", lambda _, value, where: value.str if DTYPE.fullmatch(value.str) else _refuse(value, where)),
+    np.generic: ("scalar", _Encoder.scalar),
+    np.random.Generator: ("generator", _Encoder.generator),
+    np.random.RandomState: ("random_state", _Encoder.random_state),
+    slice: ("slice", lambda encoder, value, where: encoder.items((value.start, value.stop, value.step), where)),
+    sparse.csc_array: ("sparse", _Encoder.sparse),
+    sparse.csr_array: ("sparse", _Encoder.sparse),
+    tuple: ("tuple", _Encoder.items),
 }
 
 
-def most_referred(arrays: Sequence[AnyArray]) -> int:
-    """Bytes of arrays that values may refer to together: a bound of the work, and of copies that are made of them."""
-    return _MOST_REFERENCES * sum(array.nbytes for array in arrays) + _FREE
-
-
 def _are_joinable(value: list[Any]) -> bool:
-    first = value[0]
+    dtype = getattr(value[0], "dtype", None)
     return all(
-        type(each) is np.ndarray and each.ndim == 1 and each.dtype == first.dtype and each.dtype.kind in "iuf"
+        type(each) is np.ndarray and each.ndim == 1 and each.dtype == dtype and each.dtype.kind in "iuf"
         for each in value
     )
 
@@ -211,23 +197,18 @@ def _columns(value: list[Any]) -> list[AnyArray] | None:
     if len(value) < _MANY or type(value[0]) is not tuple:
         return None
     kinds = tuple(map(type, value[0]))
-    if not kinds or not all(type(row) is tuple and tuple(map(type, row)) == kinds for row in value):
+    alike = all(type(row) is tuple and tuple(map(type, row)) == kinds for row in value)
+    if not kinds or not alike or not set(kinds) <= {int, float}:
         return None
-    if not set(kinds) <= {int, float}:
+    columns = list(zip(kinds, zip(*value, strict=True), strict=True))
+    if any(kind is int and not -_LARGEST <= min(column) <= max(column) < _LARGEST for kind, column in columns):
         return None
-    columns = list(zip(*value, strict=True))
-    if any(
-        kind is int and not -_LARGEST <= min(c) <= max(c) < _LARGEST for kind, c in zip(kinds, columns, strict=True)
-    ):
-        return None
-    types = {int: np.int64, float: np.float64}
-    return [np.array(column, dtype=types[kind]) for kind, column in zip(kinds, columns, strict=True)]
+    return [np.array(column, dtype=np.int64 if kind is int else np.float64) for kind, column in columns]
 
 
 def _hexadecimal(value: int, where: str) -> str:
-    if value.bit_length() > 4 * (LONGEST_INT - len("-0x")):
-        msg = f"{where} is an integer of {value.bit_length()} bits, which is more than an archive holds."
-        raise ArchiveError(msg)
+    short = value.bit_length() <= 4 * (LONGEST_INT - len("-0x"))
+    need(short, f"{where} is an integer of {value.bit_length()} bits, which is more than an archive holds.")
     return hex(value)
 
 

@@ -1,7 +1,14 @@
-"""What is exported of a model: an expansion as a formula, and what its columns mean."""
+"""What is exported of a model: an expansion as a formula, what its columns mean, and what float32 does to it.
+
+Coefficients that are large and alternate in sign, as interpolation gives them, turn roundings of 1e-7 into errors as
+large as the function. That depends on the model alone, so it is measured on the model: the formula is evaluated as it
+will be outside, in float32 and in float64, at the vectors and halfway between them.
+"""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,49 +16,33 @@ import numpy as np
 
 from mercer._typing import AnyArray, FloatArray
 from mercer._validation import check_is_fitted
-from mercer.kernels.closed_form import Form, closed_form
-from mercer.model import KernelExpansion, OneVsOne, OneVsRest, Outputs, Regression, read_outputs
+from mercer.kernels.closed_form import Form, OfDistance, OfInnerProduct, closed_form
+from mercer.model import KernelExpansion, OneVsOne, OneVsRest, read_outputs
 
-__all__ = ["Exported", "read_model"]
+__all__ = ["Exported", "centre", "factors_of_power", "in_dtype", "read_model", "warn_of_rounding"]
 
 _LARGEST_LABEL = 2**63 - 1
+# The share of the function's size that is reported: the one from which on the engine leaves float32 by itself.
+_TOLERATED = 1e-3
+_SAMPLE = 128  # vectors, and as many places between them
 
 
 @dataclass(frozen=True)
 class Exported:
-    """An expansion as arrays and a formula.
+    """An expansion as arrays of float64 and a formula."""
 
-    Attributes
-    ----------
-    kind : str
-        Name of the model's class, for comments.
-    kernel : str
-        The kernel in words, for comments.
-    form : Form
-    points : array (m, d), float64
-    coefficients : array (m, p), float64
-    intercept : array (p,), float64
-    outputs : Outputs
-        Classes are int64, float64 or str.
-    """
-
-    kind: str
-    kernel: str
+    kind: str  # name of the model's class, and
+    kernel: str  # the kernel in words, for comments
     form: Form
-    points: FloatArray
-    coefficients: FloatArray
-    intercept: FloatArray
-    outputs: Outputs
+    points: FloatArray  # (m, d)
+    coefficients: FloatArray  # (m, p)
+    intercept: FloatArray  # (p,)
+    decision: OneVsRest | OneVsOne | None  # of a classifier, with classes of int64, float64 or str
 
     @property
     def n_outputs(self) -> int:
         """Number of outputs, p."""
         return int(self.coefficients.shape[1])
-
-    @property
-    def decision(self) -> OneVsRest | OneVsOne | None:
-        """The outputs of a classifier; None for a model whose values are the result."""
-        return self.outputs if isinstance(self.outputs, (OneVsRest, OneVsOne)) else None
 
 
 def read_model(model: Any) -> Exported:
@@ -66,10 +57,10 @@ def read_model(model: Any) -> Exported:
     if not all(np.all(np.isfinite(array)) for array in (points, coefficients, intercept)):
         msg = "model must consist of finite numbers to be exported; it has NaN or infinity among them."
         raise ValueError(msg)
-    outputs = _outputs_of(model, coefficients.shape[1])
+    decision = _decision_of(model, coefficients.shape[1])
     form = closed_form(expansion.kernel, points.shape[1])
     kernel = " ".join(repr(expansion.kernel).split())
-    return Exported(type(model).__name__, kernel, form, points, coefficients, intercept, outputs)
+    return Exported(type(model).__name__, kernel, form, points, coefficients, intercept, decision)
 
 
 def _expansion_of(model: Any) -> KernelExpansion:
@@ -92,13 +83,12 @@ def _expansion_of(model: Any) -> KernelExpansion:
     return expansion
 
 
-def _outputs_of(model: Any, n_outputs: int) -> Outputs:
-    if isinstance(model, KernelExpansion):
-        return Regression(flat=False)
-    outputs = read_outputs(model, n_outputs)
-    if isinstance(outputs, (OneVsRest, OneVsOne)):
-        return replace(outputs, classes=_plain_labels(outputs.classes))
-    return outputs
+def _decision_of(model: Any, n_outputs: int) -> OneVsRest | OneVsOne | None:
+    """The outputs of a classifier; None for a model whose values are the result."""
+    outputs = None if isinstance(model, KernelExpansion) else read_outputs(model, n_outputs)
+    if not isinstance(outputs, (OneVsRest, OneVsOne)):
+        return None
+    return replace(outputs, classes=_plain_labels(outputs.classes))
 
 
 def _plain_labels(classes: AnyArray) -> AnyArray:
@@ -112,3 +102,86 @@ def _plain_labels(classes: AnyArray) -> AnyArray:
         return np.array(values, dtype=np.float64)
     msg = f"classes of a model to be exported must all be integers, all floats, or all strings; got {values}."
     raise TypeError(msg)
+
+
+def factors_of_power(base: str, power: int, square: Callable[[str], str]) -> list[str]:
+    """Which of base, base², base⁴, ... make a whole power; ``square`` writes the square of one of them."""
+    names = [base]
+    for _ in range(1, power.bit_length()):
+        names.append(square(names[-1]))
+    return [name for i, name in enumerate(names) if power >> i & 1]
+
+
+def centre(points: FloatArray, dtype: Any) -> FloatArray:
+    """The shift that keeps cancellation small: the median, which one outlier does not move."""
+    return in_dtype(np.median(points, axis=0), dtype, "vectors")
+
+
+def in_dtype(values: Any, dtype: Any, what: str) -> FloatArray:
+    """Values in that dtype, refused if it cannot hold them."""
+    with np.errstate(over="ignore"):
+        converted = np.asarray(values, dtype=np.float64).astype(dtype)
+    if not np.all(np.isfinite(converted)):
+        msg = f"{what} of the model exceed what {np.dtype(dtype)} can hold; export it in float64."
+        raise ValueError(msg)
+    return converted
+
+
+def warn_of_rounding(model: Exported, *, arithmetic: Any, products: bool, remedy: str) -> None:
+    """Warn if float32 changes predictions visibly; see ``float32_error``."""
+    error = float32_error(model, arithmetic=arithmetic, products=products)
+    if error > _TOLERATED:
+        msg = (
+            f"in float32 the predictions of this model are wrong by up to {error:.2g} times their size, as measured at "
+            "its vectors and between them: large coefficients magnify rounding, or inputs differ by too little, or by "
+            f"too much, in units of their own size and of the length scale. {remedy}"
+        )
+        warnings.warn(msg, UserWarning, stacklevel=3)
+
+
+def float32_error(model: Exported, *, arithmetic: Any = np.float32, products: bool) -> float:
+    """Largest error by inputs and outputs in float32, relative to the size of the function less its intercept.
+
+    With ``products`` squared distances are expanded into inner products, in that arithmetic; else they are sums of
+    squared differences between inputs and vectors, both rounded, and as precise as that.
+
+    Cost: 256 kernel values per vector, twice.
+    """
+    vectors = model.points[:: max(1, len(model.points) // _SAMPLE)]
+    rows = np.concatenate([vectors, (vectors[1:] + vectors[:-1]) / 2])
+    exact = evaluate(model.form, rows, model.points, dtype=np.float64) @ model.coefficients
+    points = model.points if products else in_dtype(model.points, np.float32, "vectors")
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        values = evaluate(model.form, rows.astype(np.float32), points, dtype=arithmetic, products=products)
+        values = values @ model.coefficients.astype(arithmetic) + model.intercept.astype(arithmetic)
+        errors = np.max(np.abs(values.astype(np.float32) - (exact + model.intercept)), axis=0)
+    sizes = np.max(np.abs(exact), axis=0)
+    shares = np.divide(errors, sizes, out=np.zeros_like(errors), where=sizes > 0)
+    return float(np.max(np.where(np.isnan(shares), np.inf, shares)))
+
+
+def evaluate(form: Form, rows: FloatArray, points: FloatArray, *, dtype: Any, products: bool = True) -> FloatArray:
+    """Kernel values k(rows, points), shape (n, m), by the formula and in the dtype of an exported model."""
+    t = np.dtype(dtype).type
+    if isinstance(form, OfDistance):
+        squares = _squares(form, rows, points, t if products else np.float64).astype(t)
+        values = t(form.amplitude) * np.polynomial.Polynomial(np.array(form.polynomial, dtype=t))(np.sqrt(squares))
+        if np.isfinite(form.radius):
+            values = values * np.maximum(1 - np.sqrt(squares) / t(form.radius), 0) ** t(form.power)
+        exponents = {"none": 0 * squares, "squared": -squares / 2, "plain": -np.sqrt(squares)}[form.decay]
+        with np.errstate(under="ignore"):
+            return np.asarray(values * np.exp(exponents), dtype=t)
+    if isinstance(form, OfInnerProduct):
+        inner = rows.astype(t) @ (form.scale * points).astype(t).T
+        return np.asarray(t(form.amplitude) * (inner + t(form.offset)) ** form.degree, dtype=t)
+    left = evaluate(form.left, rows, points, dtype=dtype, products=products)
+    right = evaluate(form.right, rows, points, dtype=dtype, products=products)
+    return left + right if form.operation == "sum" else left * right
+
+
+def _squares(form: OfDistance, rows: FloatArray, points: FloatArray, dtype: Any) -> FloatArray:
+    shift, inverse = centre(points, dtype), form.inverse_scale.astype(dtype)
+    x = (rows.astype(dtype) - shift) * inverse
+    z = ((points - shift) * form.inverse_scale).astype(dtype)
+    squares = np.sum(x**2, axis=1)[:, np.newaxis] - 2 * (x @ z.T) + np.sum(z**2, axis=1)
+    return np.asarray(np.maximum(squares, 0))

@@ -11,18 +11,18 @@ operators are used, all of them in opset 18 or before. NaN among the inputs come
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from functools import partial, reduce
 from importlib.metadata import version
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mercer._typing import FloatArray
-from mercer.kernels.closed_form import Form, OfDistance, OfInnerProduct
+from mercer._typing import AnyArray, FloatArray
+from mercer.kernels.closed_form import Form, OfDistance, OfInnerProduct, is_product
 from mercer.model import OneVsOne, OneVsRest
-from mercer.persistence.exported import Exported, read_model
-from mercer.persistence.onnx_nodes import Nodes, type_code
-from mercer.persistence.rounding import centre, in_dtype, warn_of_rounding
+from mercer.persistence.exported import Exported, centre, factors_of_power, in_dtype, read_model, warn_of_rounding
 
 if TYPE_CHECKING:
     import onnx
@@ -33,6 +33,7 @@ __all__ = ["to_onnx"]
 _OPSET, _IR_VERSION = 21, 10
 # Inputs are clipped at so many length scales: their squares would overflow, and ∞ - ∞ is NaN. Kernels are zero there.
 _FARTHEST: dict[np.dtype[Any], float] = {np.dtype(np.float32): 1e17, np.dtype(np.float64): 1e150}
+_COLUMNS = np.array([1], dtype=np.int64)  # the axis
 _REMEDIES: dict[np.dtype[Any], str] = {
     np.dtype(np.float32): "Pass arithmetic=np.float64, which leaves inputs and outputs float32, or dtype=np.float64.",
     np.dtype(np.float64): "Pass dtype=np.float64.",
@@ -54,7 +55,6 @@ def to_onnx(
     Parameters
     ----------
     model : KernelExpansion or fitted model with ``expansion_``
-        With ``classes_`` it is a classifier: see Returns.
     dtype : {numpy.float32, numpy.float64}, default=numpy.float32
         Of the input and of the outputs.
     arithmetic : {numpy.float32, numpy.float64}, optional
@@ -69,9 +69,9 @@ def to_onnx(
     -------
     onnx.ModelProto
         Its input is ``X`` (n, d), of any n, zero included. A regressor has the output ``prediction`` (n, p), with p = 1
-        also for targets of one dimension. A classifier has ``label`` (n,), of int64, double or string as its classes
-        are, and ``decision`` (n, outputs): one for two classes, else one per class, or one per pair of classes in
-        libsvm's order. The variance is not exported.
+        also for targets of one dimension. A classifier (a model with ``classes_``) has ``label`` (n,), of int64, double
+        or string as its classes are, and ``decision`` (n, outputs): one for two classes, else one per class, or one per
+        pair of classes in libsvm's order. The variance is not exported.
 
     Warns
     -----
@@ -99,16 +99,18 @@ def to_onnx(
     >>> [node.op_type for node in graph.graph.node]
     ['Sub', 'Mul', 'Clip', 'ReduceSumSquare', 'Concat', 'Gemm', 'Min', 'Exp', 'Gemm']
     """
-    _need_onnx()
+    try:
+        import onnx
+    except ImportError as error:
+        msg = "to_onnx needs the package onnx: pip install mercer[onnx]"
+        raise ImportError(msg) from error
     outside = _float_type(dtype, "dtype")
     inside = outside if arithmetic is None else _float_type(arithmetic, "arithmetic")
     exported = read_model(model)
     if outside == np.float32:
         warn_of_rounding(exported, arithmetic=inside, products=True, remedy=_REMEDIES[inside])
-    proto = _Graph(exported, outside, inside).build(name)
+    proto = _Graph(onnx, exported, outside, inside).build(name)
     if path is not None:
-        import onnx
-
         onnx.save(proto, fspath(path))
     return proto
 
@@ -116,72 +118,72 @@ def to_onnx(
 class _Graph:
     """A model as nodes; methods return the names of what they compute."""
 
-    def __init__(self, model: Exported, outside: np.dtype[Any], inside: np.dtype[Any]) -> None:
-        self._model, self._outside, self._inside = model, outside, inside
-        self._nodes = Nodes(inside)
-        self._x = "X" if inside == outside else self._nodes.cast("X", inside)
+    def __init__(self, onnx: Any, model: Exported, outside: np.dtype[Any], inside: np.dtype[Any]) -> None:
+        self._onnx, self._model, self._outside, self._inside = onnx, model, outside, inside
+        self._nodes: list[Any] = []
+        self._tensors: list[Any] = []
+        self._constants: dict[tuple[Any, ...], str] = {}  # equal ones are stored once
+        self._x = "X" if inside == outside else self._cast("X", inside)
         self._shared: dict[bytes, tuple[str, FloatArray]] = {}
 
     def build(self, name: str) -> onnx.ModelProto:
-        from onnx import checker, helper
-
-        model = self._model
+        helper, model = self._onnx.helper, self._model
         kernel, factor = self._kernel(model.form)
         name_of_values = "prediction" if model.decision is None else "decision"
         values = self._sum_up(kernel, factor, name_of_values)
-        outputs = [helper.make_tensor_value_info(name_of_values, type_code(self._outside), ["n", model.n_outputs])]
+        outputs = [self._declared(name_of_values, self._outside, model.n_outputs)]
         if model.decision is not None:
             outputs.insert(0, self._label(values, model.decision))
-        inputs = [helper.make_tensor_value_info("X", type_code(self._outside), ["n", model.points.shape[1]])]
-        graph = helper.make_graph(self._nodes.nodes, name, inputs, outputs, self._nodes.tensors)
-        proto = helper.make_model(
+        inputs = [self._declared("X", self._outside, model.points.shape[1])]
+        graph = helper.make_graph(self._nodes, name, inputs, outputs, self._tensors)
+        proto: onnx.ModelProto = helper.make_model(
             graph, producer_name="mercer", producer_version=version("mercer"), ir_version=_IR_VERSION,
             opset_imports=[helper.make_opsetid("", _OPSET)],
         )  # fmt: skip
-        helper.set_model_props(proto, _properties(model))
-        checker.check_model(proto, full_check=True)
+        properties = {"model": model.kind, "kernel": model.kernel, "n_vectors": str(len(model.points))}
+        if model.decision is not None:
+            properties |= {"classes": json.dumps(model.decision.classes.tolist()), "decision_rule": model.decision.rule}
+        helper.set_model_props(proto, properties)
+        self._onnx.checker.check_model(proto, full_check=True)
         return proto
-
-    # ------------------------------------------------------------------------------------------------ kernels
 
     def _kernel(self, form: Form) -> tuple[str, float]:
         """A node of kernel values, and the number that they are to be multiplied by."""
         if isinstance(form, OfDistance):
             return self._of_distance(form), form.amplitude
         if isinstance(form, OfInnerProduct):
-            columns = self._nodes.numbers(form.scale * self._model.points.T, "vectors")
-            inner = self._nodes.add("Gemm", self._x, columns, self._nodes.numbers(form.offset))
-            return self._nodes.power(inner, form.degree), form.amplitude
+            columns = self._numbers(form.scale * self._model.points.T, "vectors")
+            inner = self._add("Gemm", self._x, columns, self._numbers(form.offset))
+            return self._power(inner, form.degree), form.amplitude
         (left, left_factor), (right, right_factor) = self._kernel(form.left), self._kernel(form.right)
         if form.operation == "product":
-            return self._nodes.add("Mul", left, right), left_factor * right_factor
-        return self._nodes.add("Add", self._nodes.times(left, left_factor), self._nodes.times(right, right_factor)), 1.0
+            return self._add("Mul", left, right), left_factor * right_factor
+        return self._add("Add", self._times(left, left_factor), self._times(right, right_factor)), 1.0
 
     def _of_distance(self, form: OfDistance) -> str:
         if not form.needs_root:
-            return self._nodes.add("Exp", self._nodes.add("Min", self._squares(form, -0.5), self._nodes.numbers(0.0)))
-        squares = self._nodes.add(
-            "Max", self._squares(form, 1.0), self._nodes.numbers(0.0)
-        )  # rounding may leave them negative
-        distance = self._nodes.add("Sqrt", squares)
+            return self._add("Exp", self._add("Min", self._squares(form, -0.5), self._numbers(0.0)))
+        # Rounding may leave squares negative.
+        squares = self._add("Max", self._squares(form, 1.0), self._numbers(0.0))
+        distance = self._add("Sqrt", squares)
         factors = []
         if np.isfinite(form.radius):
-            inside = self._nodes.add("Sub", self._nodes.numbers(1.0), self._nodes.times(distance, 1.0 / form.radius))
-            factors.append(self._nodes.power(self._nodes.add("Max", inside, self._nodes.numbers(0.0)), form.power))
+            inside = self._add("Sub", self._numbers(1.0), self._times(distance, 1.0 / form.radius))
+            factors.append(self._power(self._add("Max", inside, self._numbers(0.0)), form.power))
         if len(form.polynomial) > 1:
-            factors.append(self._nodes.polynomial(distance, form.polynomial))
+            factors.append(self._polynomial(distance, form.polynomial))
         if form.decay != "none":
-            exponent = self._nodes.times(squares, -0.5) if form.decay == "squared" else self._nodes.add("Neg", distance)
-            factors.append(self._nodes.add("Exp", exponent))
-        return self._nodes.product(factors)
+            exponent = self._times(squares, -0.5) if form.decay == "squared" else self._add("Neg", distance)
+            factors.append(self._add("Exp", exponent))
+        return self._product(factors)
 
     def _squares(self, form: OfDistance, factor: float) -> str:
         """|x̃ - z̃|² times a factor that is a power of two, so that it rounds nothing."""
         folded, z = self._folded(form.inverse_scale)
         norms = np.sum(z.astype(np.float64) ** 2, axis=1)
         columns = np.vstack([-2.0 * z.T, np.ones(len(z))]) * factor
-        constants = self._nodes.numbers(columns, "scaled vectors"), self._nodes.numbers(norms * factor, "their norms")
-        return self._nodes.add("Gemm", folded, *constants)
+        constants = self._numbers(columns, "scaled vectors"), self._numbers(norms * factor, "their norms")
+        return self._add("Gemm", folded, *constants)
 
     def _folded(self, inverse_scale: FloatArray) -> tuple[str, FloatArray]:
         """The node [x̃, |x̃|²], shared by kernels of the same length scales, and z̃."""
@@ -189,58 +191,101 @@ class _Graph:
         if key not in self._shared:
             shift = centre(self._model.points, self._inside)
             z = in_dtype((self._model.points - shift) * inverse_scale, self._inside, "scaled vectors")
-            scales = self._nodes.numbers(inverse_scale, "length scales")
-            x = self._nodes.add("Mul", self._nodes.add("Sub", self._x, self._nodes.constant(shift)), scales)
+            scales = self._numbers(inverse_scale, "length scales")
+            x = self._add("Mul", self._add("Sub", self._x, self._constant(shift)), scales)
             farthest = _FARTHEST[self._inside]
-            x = self._nodes.add("Clip", x, self._nodes.numbers(-farthest), self._nodes.numbers(farthest))
-            norms = self._nodes.add("ReduceSumSquare", x, self._nodes.index(1), keepdims=1)
-            self._shared[key] = self._nodes.add("Concat", x, norms, axis=1), z
+            x = self._add("Clip", x, self._numbers(-farthest), self._numbers(farthest))
+            norms = self._add("ReduceSumSquare", x, self._constant(_COLUMNS), keepdims=1)
+            self._shared[key] = self._add("Concat", x, norms, axis=1), z
         return self._shared[key]
-
-    # ---------------------------------------------------------------------------------------- after the kernel
 
     def _sum_up(self, kernel: str, factor: float, output: str) -> str:
         """The outputs, cast under that name; returns them as they were computed."""
-        coefficients = self._nodes.numbers(self._model.coefficients * factor, "coefficients")
-        constants = coefficients, self._nodes.numbers(self._model.intercept, "intercept")
+        coefficients = self._numbers(self._model.coefficients * factor, "coefficients")
+        constants = coefficients, self._numbers(self._model.intercept, "intercept")
         if self._inside == self._outside:
-            return self._nodes.add("Gemm", kernel, *constants, output=output)
-        values = self._nodes.add("Gemm", kernel, *constants)
-        self._nodes.add("Cast", values, output=output, to=type_code(self._outside))
+            return self._add("Gemm", kernel, *constants, output=output)
+        values = self._add("Gemm", kernel, *constants)
+        self._add("Cast", values, output=output, to=self._type_code(self._outside))
         return values
 
     def _label(self, values: str, decision: OneVsRest | OneVsOne) -> Any:
-        from onnx import helper
-
-        classes = decision.classes
+        helper, classes = self._onnx.helper, decision.classes
         table = helper.make_tensor(
-            "classes", type_code(classes.dtype), classes.shape,
+            "classes", self._type_code(classes.dtype), classes.shape,
             [label.encode() for label in classes.tolist()] if classes.dtype.kind == "U" else classes,
         )  # fmt: skip
-        self._nodes.tensors.append(table)
-        self._nodes.add("Gather", "classes", self._class_index(values, decision), output="label")
-        return helper.make_tensor_value_info("label", type_code(classes.dtype), ["n"])
+        self._tensors.append(table)
+        self._add("Gather", "classes", self._class_index(values, decision), output="label")
+        return self._declared("label", classes.dtype)
 
     def _class_index(self, values: str, decision: OneVsRest | OneVsOne) -> str:
         if decision.rule == "largest":
-            return self._nodes.add("ArgMax", values, axis=1, keepdims=0)  # the first of equal ones
-        positive = self._nodes.add("Greater", values, self._nodes.numbers(0.0))
+            return self._add("ArgMax", values, axis=1, keepdims=0)  # the first of equal ones
+        positive = self._add("Greater", values, self._numbers(0.0))
         if decision.rule == "threshold":
-            return self._nodes.add("Squeeze", self._nodes.cast(positive, np.int64), self._nodes.index(1))
+            return self._add("Squeeze", self._cast(positive, np.int64), self._constant(_COLUMNS))
         first, second = np.triu_indices(len(decision.classes), 1)
         # Each pair votes for its first class where it is positive, else for its second.
         unit = np.eye(len(decision.classes))
-        votes = self._nodes.constant((unit[first] - unit[second]).astype(np.float32))
-        without = self._nodes.constant(np.sum(unit[second], axis=0).astype(np.float32))
-        total = self._nodes.add("Gemm", self._nodes.cast(positive, np.float32), votes, without)
-        return self._nodes.add("ArgMax", total, axis=1, keepdims=0)
+        votes = self._constant((unit[first] - unit[second]).astype(np.float32))
+        without = self._constant(np.sum(unit[second], axis=0).astype(np.float32))
+        total = self._add("Gemm", self._cast(positive, np.float32), votes, without)
+        return self._add("ArgMax", total, axis=1, keepdims=0)
 
+    def _add(self, operator: str, *inputs: str, output: str = "", **attributes: Any) -> str:
+        """A node, its result named ``output`` or by itself."""
+        output = output or f"{operator.lower()}_{len(self._nodes)}"
+        self._nodes.append(self._onnx.helper.make_node(operator, list(inputs), [output], **attributes))
+        return output
 
-def _properties(model: Exported) -> dict[str, str]:
-    properties = {"model": model.kind, "kernel": model.kernel, "n_vectors": str(len(model.points))}
-    if model.decision is not None:
-        properties |= {"classes": json.dumps(model.decision.classes.tolist()), "decision_rule": model.decision.rule}
-    return properties
+    def _constant(self, array: AnyArray) -> str:
+        """An array of numbers as it is."""
+        array = np.array(array, order="C")
+        key = array.dtype.str, array.shape, array.tobytes()
+        if key not in self._constants:
+            self._constants[key] = f"constant_{len(self._constants)}"
+            self._tensors.append(self._onnx.numpy_helper.from_array(array, self._constants[key]))
+        return self._constants[key]
+
+    def _numbers(self, values: Any, what: str = "parameters of the kernel") -> str:
+        """A number, or an array, in the dtype of the arithmetic."""
+        return self._constant(in_dtype(values, self._inside, what))
+
+    def _cast(self, values: str, dtype: Any) -> str:
+        """The values in another dtype."""
+        return self._add("Cast", values, to=self._type_code(np.dtype(dtype)))
+
+    def _declared(self, name: str, dtype: np.dtype[Any], *widths: int) -> Any:
+        """An input or output of n rows."""
+        return self._onnx.helper.make_tensor_value_info(name, self._type_code(dtype), ["n", *widths])
+
+    def _type_code(self, dtype: np.dtype[Any]) -> int:
+        """ONNX's number of a dtype."""
+        onnx = self._onnx
+        return int(onnx.TensorProto.STRING if dtype.kind == "U" else onnx.helper.np_dtype_to_tensor_dtype(dtype))
+
+    def _times(self, values: str, factor: float) -> str:
+        """A multiple."""
+        return values if factor == 1.0 else self._add("Mul", values, self._numbers(factor))
+
+    def _product(self, factors: Sequence[str]) -> str:
+        """A product of one or more."""
+        return reduce(partial(self._add, "Mul"), factors)
+
+    def _power(self, base: str, power: float) -> str:
+        """A power, by repeated squares where that is possible: ``Pow`` is slow."""
+        if not is_product(power):
+            return self._add("Pow", base, self._numbers(power))
+        factors = factors_of_power(base, int(power), lambda square: self._add("Mul", square, square))
+        return self._product(factors)
+
+    def _polynomial(self, base: str, coefficients: Sequence[float]) -> str:
+        """A polynomial, the constant term first."""
+        value = self._numbers(coefficients[-1])
+        for coefficient in reversed(coefficients[:-1]):
+            value = self._add("Add", self._add("Mul", base, value), self._numbers(coefficient))
+        return value
 
 
 def _float_type(dtype: Any, argument: str) -> np.dtype[Any]:
@@ -252,11 +297,3 @@ def _float_type(dtype: Any, argument: str) -> np.dtype[Any]:
         msg = f"{argument} must be float32 or float64, got {dtype!r}."
         raise ValueError(msg)
     return found
-
-
-def _need_onnx() -> None:
-    try:
-        import onnx  # noqa: F401
-    except ImportError as error:
-        msg = "to_onnx needs the package onnx: pip install mercer[onnx]"
-        raise ImportError(msg) from error

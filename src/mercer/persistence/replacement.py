@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from mercer.exceptions import ArchiveError
+from mercer._stored.checks import need
 
 try:
     import fcntl
@@ -38,19 +38,17 @@ def replacement(path: Path) -> Iterator[IO[bytes]]:
     path = path.resolve()  # of a symbolic link, the file it points to is replaced
     mode = _mode_of(path)
     temporary = path.with_name(f"{_PREFIX}{secrets.token_hex(8)}{_SUFFIX}")
-    descriptor = _unnamed(path.parent, mode)
-    named = descriptor is None
-    if descriptor is None:
+    unnamed = _unnamed(path.parent, mode)
+    if unnamed is None:
         _remove_abandoned(path.parent)
-        descriptor = _named(temporary, mode)
     try:
-        with os.fdopen(descriptor, "w+b") as file:
+        with os.fdopen(_named(temporary, mode) if unnamed is None else unnamed, "w+b") as file:
             if mode is not None and hasattr(os, "fchmod"):  # the mask of this process may have taken some away
                 os.fchmod(file.fileno(), mode)
             yield file
             file.flush()
             os.fsync(file.fileno())
-            if not named:
+            if unnamed is not None:
                 _give_name(file, temporary, mode)
             elif fcntl is None:  # Windows does not rename what is open
                 file.close()
@@ -59,22 +57,23 @@ def replacement(path: Path) -> Iterator[IO[bytes]]:
         with suppress(OSError):
             temporary.unlink()
         raise
-    _sync_directory(path.parent)
+    # The new name is to be on the disk, too, where a directory can be opened for that.
+    with suppress(OSError), _opened(path.parent, os.O_RDONLY) as folder:
+        os.fsync(folder)
 
 
 def _mode_of(path: Path) -> int | None:
     """Permissions of the file that is to be replaced, None if there is none; those that cannot be are refused."""
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        return None
-    if stat.S_ISDIR(found.st_mode):
+    if path.is_dir():
         msg = f"{path} is a directory; give the name of a file."
         raise IsADirectoryError(msg)
-    if not stat.S_ISREG(found.st_mode):
-        msg = f"{path} is a device or a pipe, which is not to be replaced: open it, and give the file object."
-        raise ArchiveError(msg)
-    return found.st_mode & 0o777
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return None
+    advice = "which is not to be replaced: open it, and give the file object."
+    need(stat.S_ISREG(mode), f"{path} is a device or a pipe, {advice}")
+    return mode & 0o777
 
 
 def _unnamed(folder: Path, mode: int | None) -> int | None:
@@ -123,28 +122,20 @@ def _lock(descriptor: int) -> bool:
 
 def _remove_abandoned(folder: Path) -> None:
     """Remove what killed processes have left: files of our names that nobody locks, nor has written to for long."""
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     with suppress(OSError):
         for left in folder.glob(f"{_PREFIX}{'[0-9a-f]' * 16}{_SUFFIX}"):
-            with suppress(OSError):
-                _remove_if_abandoned(left)
+            with suppress(OSError), _opened(left, flags) as descriptor:
+                found = os.fstat(descriptor)
+                old = stat.S_ISREG(found.st_mode) and time.time() - found.st_mtime > _ABANDONED
+                if old and _lock(descriptor):
+                    left.unlink()  # by its name, which no other file ever has
 
 
-def _remove_if_abandoned(left: Path) -> None:
-    descriptor = os.open(left, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+@contextmanager
+def _opened(path: Path, flags: int) -> Iterator[int]:
+    descriptor = os.open(path, flags)
     try:
-        found = os.fstat(descriptor)
-        old = stat.S_ISREG(found.st_mode) and time.time() - found.st_mtime > _ABANDONED
-        if old and _lock(descriptor):
-            left.unlink()  # by its name, which no other file ever has
+        yield descriptor
     finally:
         os.close(descriptor)
-
-
-def _sync_directory(directory: Path) -> None:
-    """Have the new name on the disk, too, where a directory can be opened for that."""
-    with suppress(OSError):
-        descriptor = os.open(directory, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

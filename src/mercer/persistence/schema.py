@@ -1,7 +1,7 @@
 """What is stored of an object, of which type, and how it is put together again.
 
-``mercer._stored`` says what a class declares; here the declaration is read. Types are
-checked when an archive is written as when it is read, so that a model that can be saved can be loaded.
+``mercer._stored`` says what a class declares; here the declaration is read. Types are checked when an archive is
+written as when it is read, so that a model that can be saved can be loaded.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from mercer._stored import SOMETIMES, Declaration, declaration_of
+from mercer._stored.checks import need, refusing
 from mercer._typing import AnyArray
 from mercer.exceptions import ArchiveError
 
@@ -27,21 +28,15 @@ __all__ = ["build", "check_attributes", "check_parts", "state_of"]
 
 # What scikit-learn's conventions let an estimator tell of its fit besides, which nothing depends on.
 _TOLD = re.compile(r"[a-zA-Z]\w*[a-zA-Z0-9]_", re.ASCII)
-
 _LARGEST_INT = 2**63
-
-_Hints = dict[str, Any]
 
 
 class _Layout(NamedTuple):
     """Types of the attributes that an object has always, has after ``fit``, and may have."""
 
-    always: _Hints
-    fitted: _Hints
-    sometimes: _Hints
-
-
-# --------------------------------------------------------------------------------------------------- objects
+    always: dict[str, Any]
+    fitted: dict[str, Any]
+    sometimes: dict[str, Any]
 
 
 def state_of(member: Any, declaration: Declaration) -> dict[str, Any]:
@@ -83,10 +78,8 @@ def build(declaration: Declaration, state: Mapping[str, Any]) -> Any:
         vars(member).update(state)
     else:
         member = object.__new__(cls)
-        if hasattr(cls, "__setstate__") and not isinstance(member, BaseEstimator):
-            member.__setstate__(state)
-        else:
-            vars(member).update(state)
+        own = hasattr(cls, "__setstate__") and not issubclass(cls, BaseEstimator)
+        (member.__setstate__ if own else vars(member).update)(state)
     check_parts(member, declaration)
     if hasattr(cls, "rebuild_stored") and _is_complete(member, declaration):
         member.rebuild_stored()
@@ -97,17 +90,11 @@ def check_parts(member: Any, declaration: Declaration) -> None:
     """Raise ``ArchiveError`` unless the parts of an object fit together, by its own ``check_stored``."""
     if not _is_complete(member, declaration):
         return
-    try:
-        with np.errstate(all="ignore"):
-            if hasattr(member, "_parameter_constraints"):  # of estimators, which would fail only when they are used
-                member._validate_params()
-            if hasattr(member, "check_stored"):
-                member.check_stored()
-    except ArchiveError:
-        raise
-    except (TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:  # of a shape that nothing has
-        msg = f"the parts of {declaration.name} do not fit together: {error}"
-        raise ArchiveError(msg) from error
+    with np.errstate(all="ignore"), refusing(f"the parts of {declaration.name} do not fit together"):
+        if hasattr(member, "_parameter_constraints"):  # of estimators, which would fail only when they are used
+            member._validate_params()
+        if hasattr(member, "check_stored"):
+            member.check_stored()
 
 
 def _is_complete(member: Any, declaration: Declaration) -> bool:
@@ -115,30 +102,25 @@ def _is_complete(member: Any, declaration: Declaration) -> bool:
     return not isinstance(member, BaseEstimator) or bool(vars(member).keys() - _layout(declaration).always.keys())
 
 
-# ----------------------------------------------------------------------------------------------- declarations
-
-
 def check_attributes(declaration: Declaration, state: Mapping[str, Any]) -> None:
     """Raise ``ArchiveError`` unless these are the attributes of a class, each of its type."""
     name, (always, fitted, sometimes) = declaration.name, _layout(declaration)
     hints = always | fitted | sometimes
-    hints |= {each: Any for each in state.keys() - hints.keys() if _is_told(declaration.cls, each)}
+    if issubclass(declaration.cls, BaseEstimator):
+        told = {each for each in state.keys() - hints.keys() if _TOLD.fullmatch(each)}
+        hints |= {each: Any for each in told if not hasattr(declaration.cls, each)}
     unknown = state.keys() - hints.keys()
-    if unknown:
-        msg = f"{name} has an attribute {min(unknown)!r}, which an archive does not know."
-        raise ArchiveError(msg)
-    needed = always.keys() | (fitted.keys() if state.keys() - always.keys() else set())
-    if needed - state.keys():
-        msg = f"{name} lacks the attribute {min(needed - state.keys())!r}."
-        raise ArchiveError(msg)
+    need(not unknown, f"{name} has an attribute {min(unknown, default='')!r}, which an archive does not know.")
+    missing = (always.keys() | (fitted.keys() if state.keys() - always.keys() else set())) - state.keys()
+    need(not missing, f"{name} lacks the attribute {min(missing, default='')!r}.")
     for attribute, value in state.items():
-        if not _fits(value, hints[attribute]):
-            msg = f"{name}.{attribute} is {_described(value)}, where an archive has {_expected(hints[attribute])}."
+        hint = hints[attribute]
+        if not _fits(value, hint):
+            kind = "None" if value is None else f"of type {type(value).__name__}"
+            kind = f"an array of {value.dtype}" if isinstance(value, np.ndarray) else kind
+            expected = hint.__name__ if inspect.isclass(hint) else re.sub(r"\w+\.", "", str(hint))
+            msg = f"{name}.{attribute} is {kind}, where an archive has {expected}."
             raise ArchiveError(msg)
-
-
-def _is_told(cls: type[Any], attribute: str) -> bool:
-    return issubclass(cls, BaseEstimator) and bool(_TOLD.fullmatch(attribute)) and not hasattr(cls, attribute)
 
 
 @cache
@@ -172,9 +154,6 @@ def _returned(function: Any) -> Any:
     return get_type_hints(function)["return"]
 
 
-# ------------------------------------------------------------------------------------------------------ types
-
-
 def _fits(value: Any, hint: Any) -> bool:
     """Whether a value is of a declared type."""
     if hint is Any:
@@ -200,22 +179,12 @@ def _fits_generic(value: Any, origin: Any, given: tuple[Any, ...]) -> bool:  # n
     if origin is np.ndarray:  # numpy.ndarray[shape, numpy.dtype[number]]
         kind = get_args(given[1])[0]
         number = get_origin(kind) or kind
-        return isinstance(value, np.ndarray) and (
-            number is Any or (issubclass(value.dtype.type, number) and value.dtype.isnative)
-        )
+        if number is Any or not isinstance(value, np.ndarray):
+            return isinstance(value, np.ndarray)
+        return issubclass(value.dtype.type, number) and value.dtype.isnative
     if origin is list:
         return isinstance(value, list) and all(_fits(each, given[0]) for each in value)
     if origin is tuple:
         given = given[:1] * len(value) if given[1:] == (...,) and isinstance(value, tuple) else given
         return isinstance(value, tuple) and len(value) == len(given) and all(map(_fits, value, given))
     return isinstance(value, origin)
-
-
-def _described(value: Any) -> str:
-    if isinstance(value, np.ndarray):
-        return f"an array of {value.dtype}"
-    return "None" if value is None else f"of type {type(value).__name__}"
-
-
-def _expected(hint: Any) -> str:
-    return hint.__name__ if inspect.isclass(hint) else re.sub(r"\w+\.", "", str(hint))

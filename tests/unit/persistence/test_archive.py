@@ -83,7 +83,7 @@ def test_the_content_is_what_the_documentation_says(model):
         assert {info.compress_type for info in infos} == {zipfile.ZIP_STORED}
         assert {info.date_time for info in infos} == {(1980, 1, 1, 0, 0, 0)}
         header = json.loads(archive.read(HEADER))
-        assert header["format"], header["version"] == (container.FORMAT, container.VERSION)
+        assert (header["format"], header["version"]) == ("mercer archive", container.VERSION)
         assert header["mercer"] == version("mercer")
         assert header["type"] == "NystromRegressor"
         for entry in header["arrays"]:

@@ -18,7 +18,6 @@ from mercer.exceptions import ArchiveError
 from mercer.kernels import Gaussian, Wendland
 from mercer.persistence import archive, container, replacement
 from mercer.persistence.archive import load, save
-from mercer.persistence.decoding import Decoder
 from tests.archives import assert_alike, find, loaded, put_together, saved, taken_apart, with_array
 
 
@@ -81,7 +80,7 @@ def test_too_little_memory_is_an_error_of_the_archive(model, monkeypatch):
     def full(*_args):
         raise MemoryError("Unable to allocate 1.00 TiB")
 
-    monkeypatch.setattr(Decoder, "decode", full)
+    monkeypatch.setattr(archive, "decode", full)
     refused(saved(model), "not a mercer archive, or damaged: Unable to allocate")
 
 

@@ -11,8 +11,8 @@ from hypothesis.extra import numpy as arrays
 from scipy import sparse
 
 from mercer.kernels import Gaussian
-from mercer.persistence.decoding import Decoder
-from mercer.persistence.encoding import Encoder
+from mercer.persistence.decoding import decode
+from mercer.persistence.encoding import encode
 from tests.archives import assert_alike, loaded, saved, taken_apart
 
 plain = st.one_of(
@@ -38,12 +38,9 @@ values = st.recursive(
 
 
 def through_json(value):
-    encoder = Encoder()
-    text = json.dumps(encoder.encode(value, "value"), allow_nan=False)
-    decoder = Decoder([array.copy(order="K") for array in encoder.arrays])
-    result = decoder.decode(json.loads(text))
-    decoder.check_all_used()
-    return result
+    tree, arrays = encode(value, "value")
+    text = json.dumps(tree, allow_nan=False)
+    return decode(json.loads(text), [array.copy(order="K") for array in arrays])
 
 
 @given(values)

@@ -7,9 +7,8 @@ import time
 import numba
 import pytest
 
-from mercer import _compile_log, _jit
-from mercer._compile_log import CompileLog
-from mercer._jit import callback, jit
+from mercer import _jit
+from mercer._jit import CompileLog, callback, jit
 
 
 def triple(x):
@@ -23,7 +22,7 @@ def fill(result):
 @pytest.fixture
 def log(tmp_path, monkeypatch):
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(_compile_log, "_PATIENCE", 0.0)
+    monkeypatch.setattr(_jit, "_PATIENCE", 0.0)
     monkeypatch.setattr(_jit, "compile_log", CompileLog())
     return _jit.compile_log
 
@@ -32,7 +31,7 @@ def test_the_line_comes_once_when_compiling_takes_long(log, capsys):
     for number in (1.0, 1, 1j):
         jit(triple)(number)
     error = capsys.readouterr().err
-    assert error.splitlines() == [_compile_log._ONCE]
+    assert error.splitlines() == [_jit._ONCE]
     assert "python -m mercer warmup" in error
     assert [compiled.name.rpartition(".")[2] for compiled in log.compiled] == ["triple"] * 3
     assert all(0 < compiled.seconds < 60 for compiled in log.compiled)
@@ -42,7 +41,7 @@ def test_the_line_comes_from_worker_threads_too(log, capsys):
     worker = threading.Thread(target=jit(triple), args=(1.0,))
     worker.start()
     worker.join()
-    assert capsys.readouterr().err.splitlines() == [_compile_log._ONCE]
+    assert capsys.readouterr().err.splitlines() == [_jit._ONCE]
 
 
 def test_code_from_disk_says_nothing(log, monkeypatch, capsys):
@@ -68,22 +67,22 @@ def test_functions_of_others_are_not_ours_to_report(log, capsys):
 def test_where_nothing_can_be_kept_the_line_says_so(log, monkeypatch, capsys):
     monkeypatch.setattr(_jit, "find_places", lambda *_: _jit.Places((), None))
     assert jit(triple)(1.0) == 3.0
-    assert capsys.readouterr().err.splitlines() == [_compile_log._ALWAYS]
-    assert "NUMBA_CACHE_DIR" in _compile_log._ALWAYS
+    assert capsys.readouterr().err.splitlines() == [_jit._ALWAYS]
+    assert "NUMBA_CACHE_DIR" in _jit._ALWAYS
 
 
 def test_short_compilations_add_up_and_only_then_are_reported(monkeypatch, capsys):
-    monkeypatch.setattr(_compile_log, "_PATIENCE", 0.5)
+    monkeypatch.setattr(_jit, "_PATIENCE", 0.5)
     log = CompileLog()
     for _ in range(3):
         log.begin(is_kept=True)
         log.end("short")
     assert capsys.readouterr().err == ""
-    log.compiled.append(_compile_log.Compiled("long", 0.6))
+    log.compiled.append(_jit.Compiled("long", 0.6))
     log.begin(is_kept=True)
     time.sleep(0.2)
     log.end("last")
-    assert capsys.readouterr().err.splitlines() == [_compile_log._ONCE]
+    assert capsys.readouterr().err.splitlines() == [_jit._ONCE]
 
 
 def test_it_is_quiet_for_those_who_have_asked_for_it_and_without_standard_error(log, monkeypatch, capsys):

@@ -6,8 +6,7 @@ import pytest
 from mercer.kernels import CompactGaussian, Gaussian, Linear, Matern, Polynomial
 from mercer.kernels.closed_form import closed_form, is_product
 from mercer.model import KernelExpansion
-from mercer.persistence.exported import read_model
-from mercer.persistence.rounding import evaluate, float32_error, in_dtype
+from mercer.persistence.exported import evaluate, float32_error, in_dtype, read_model
 from tests.export_cases import KINK_TOLERANCE, every_formula, has_kink, rows_of
 from tests.kernel_cases import TOLERANCE
 
