@@ -27,34 +27,12 @@ _CONSTANT = 1e-12  # share of its size below which an output's deviation is noth
 class DataDistance(Distance):
     """Mean squared difference on inputs; outputs in units of their standard deviations.
 
-    N·m² operations and three times N·m kernel values per evaluation, in tiles.
-
-    Parameters
-    ----------
-    expansion : KernelExpansion
-    inputs : array (N, d), float64
-    values : array (N, p)
-        The expansion on the inputs, without its intercept.
-    offset : bool
-        Whether a constant is fitted along.
-    executor : Executor
-
-    Attributes
-    ----------
-    units : array (p,)
-        Standard deviations of the outputs.
-    norm : float
-        Mean of their squares.
+    N·m² operations and three times N·m kernel values per evaluation, in tiles. ``values`` (N, p) are those of the
+    expansion on the inputs (N, d), without its intercept; ``offset`` says whether a constant is fitted along.
     """
 
     def __init__(
-        self,
-        expansion: KernelExpansion,
-        inputs: FloatArray,
-        values: FloatArray,
-        *,
-        offset: bool,
-        executor: Executor,
+        self, expansion: KernelExpansion, inputs: FloatArray, values: FloatArray, *, offset: bool, executor: Executor
     ) -> None:
         self.kernel, self.inputs, self.executor = expansion.kernel, inputs, executor
         self._rows, self._offset = ArrayRows(inputs, checked=True), offset
@@ -67,29 +45,29 @@ class DataDistance(Distance):
         self._diagonal = float(np.mean(kernel_diagonal(self._rows, self.kernel, executor=executor))) ** 2
 
     def eliminated(self, vectors: FloatArray, ridge: float) -> Evaluation:
-        """With the best coefficients and offset for these vectors."""
+        """J and its gradient."""
         coefficients, offset, used = self._solve(vectors, ridge)
         value, residuals = self._compare(vectors, coefficients, offset)
         gradient, _ = self._gradient(vectors, coefficients, residuals)
         penalised = value + used * float(np.vdot(coefficients, coefficients))
-        return self._evaluation(penalised, value, coefficients, gradient, np.zeros_like(coefficients), offset)
+        return self._evaluation(penalised, value, coefficients, gradient, offset=offset)
 
     def joint(self, vectors: FloatArray, coefficients: FloatArray) -> Evaluation:
-        """With given coefficients; the offset is the best for them."""
+        """The difference and its gradients; the offset is the best for these coefficients."""
         offset = np.zeros(coefficients.shape[1])
-        _, residuals = self._compare(vectors, coefficients, offset)
+        value, residuals = self._compare(vectors, coefficients, offset)
         if self._offset:
             offset = np.mean(residuals, axis=0)
             residuals -= offset
+            value = float(np.sum(np.mean(residuals**2, axis=0)))
         gradient, inner = self._gradient(vectors, coefficients, residuals)
-        value = float(np.sum(np.mean(residuals**2, axis=0)))
         return self._evaluation(value, value, coefficients, gradient, inner, offset)
 
     def solve(self, vectors: FloatArray) -> Evaluation:
-        """With the best coefficients and offset, without gradients."""
+        """J alone."""
         coefficients, offset, _ = self._solve(vectors, self.ridge(len(vectors)))
         value, _ = self._compare(vectors, coefficients, offset)
-        return self._evaluation(value, value, coefficients, np.empty(0), np.empty(0), offset)
+        return self._evaluation(value, value, coefficients, offset=offset)
 
     def _solve(self, vectors: FloatArray, ridge: float) -> tuple[FloatArray, FloatArray, float]:
         """(ΦᵀΦ/N + δI)⁻¹ Φᵀy/N, of centred columns if there is an offset; the offset, and δ."""
@@ -112,21 +90,8 @@ class DataDistance(Distance):
         self, vectors: FloatArray, coefficients: FloatArray, residuals: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         by_value = residuals * (-2.0 / len(residuals))
-        products = InnerProducts(self.kernel, self.inputs, by_value, executor=self.executor, shift=self._middle)
-        inner, gradient = products.values_and_gradient(vectors, lambda _: coefficients)
-        return gradient, inner
-
-    def _evaluation(
-        self,
-        value: float,
-        distance: float,
-        coefficients: FloatArray,
-        gradient: FloatArray,
-        inner: FloatArray,
-        offset: FloatArray,
-    ) -> Evaluation:
-        norm = self.norm
-        return Evaluation(norm * value, norm * distance, coefficients, norm * gradient, norm * inner, offset)
+        here = InnerProducts(self.kernel, self.inputs, by_value, executor=self.executor, shift=self._middle).at(vectors)
+        return here.gradient(coefficients), here.values
 
 
 def output_units(deviations: FloatArray, sizes: FloatArray) -> FloatArray:

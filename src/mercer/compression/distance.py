@@ -23,7 +23,7 @@ document's.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import lapack
@@ -32,7 +32,6 @@ from mercer._typing import FloatArray
 from mercer.compression.inner_products import InnerProducts
 from mercer.engine import ArrayRows, Executor, kernel_diagonal, kernel_times
 from mercer.exceptions import NotPositiveDefiniteError
-from mercer.kernels import Kernel
 from mercer.model import KernelExpansion
 
 __all__ = ["Distance", "Evaluation", "FeatureDistance", "solve_definite"]
@@ -44,48 +43,25 @@ RIDGE = 1e-12
 PENALTY = 1e-5
 _INDEFINITE = 1e-12  # a norm below zero by more than this share of its bound is no rounding
 _WORST_RIDGE = 1e6  # times the first: a matrix that is then still indefinite is no matter of rounding
+_NONE = np.empty(0)
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """A distance at some vectors.
+class Evaluation(NamedTuple):
+    """A distance at some vectors; arrays that were not asked for are empty."""
 
-    Attributes
-    ----------
-    value : float
-        What is minimised: the distance and, if coefficients are eliminated, δ|β|².
-    distance : float
-        Without δ|β|².
-    coefficients : array (m, p)
-    by_vectors : array (m, d)
-        Gradient of the value.
-    by_coefficients : array (m, p)
-        Zero where coefficients are eliminated.
-    offset : array (p,)
-        A constant that is part of what is compared.
-    """
-
-    value: float
+    value: float  # what is minimised: the distance and, if coefficients are eliminated, δ|β|²
     distance: float
-    coefficients: FloatArray
-    by_vectors: FloatArray
-    by_coefficients: FloatArray
-    offset: FloatArray = field(default_factory=lambda: np.zeros(1))
+    coefficients: FloatArray  # (m, p)
+    by_vectors: FloatArray = _NONE  # gradient of the value, (m, d)
+    by_coefficients: FloatArray = _NONE  # (m, p), where coefficients are not eliminated
+    offset: FloatArray = _NONE  # (p,), a constant that is part of what is compared
 
 
 class Distance(ABC):
-    """What a descent minimises over vectors (m, d).
+    """What a descent minimises over vectors (m, d)."""
 
-    Attributes
-    ----------
-    units : array (p,)
-        In which the outputs are compared, and coefficients are given.
-    norm : float
-        The distance in units of itself is this much.
-    """
-
-    units: FloatArray
-    norm: float
+    units: FloatArray  # (p,), in which the outputs are compared, and coefficients are given
+    norm: float  # the distance in units of itself is this much
     _diagonal: float  # what the ridge is a share of
 
     @abstractmethod
@@ -94,7 +70,7 @@ class Distance(ABC):
 
     @abstractmethod
     def joint(self, vectors: FloatArray, coefficients: FloatArray) -> Evaluation:
-        """With given coefficients."""
+        """With given coefficients, in units of the outputs."""
 
     @abstractmethod
     def solve(self, vectors: FloatArray) -> Evaluation:
@@ -109,104 +85,80 @@ class Distance(ABC):
         squares, least = float(np.vdot(start.coefficients, start.coefficients)), self.ridge(len(start.coefficients))
         return max(least, PENALTY * start.distance / self.norm / squares) if squares > 0 and self.norm > 0 else least
 
+    def _evaluation(
+        self,
+        value: float,
+        distance: float,
+        coefficients: FloatArray,
+        gradient: FloatArray = _NONE,
+        inner: FloatArray = _NONE,
+        offset: FloatArray = _NONE,
+    ) -> Evaluation:
+        """From numbers in units of the norm."""
+        norm, distance = self.norm, max(distance, 0.0)  # which rounding may leave below zero
+        return Evaluation(norm * value, norm * distance, coefficients, norm * gradient, norm * inner, offset)
+
 
 class FeatureDistance(Distance):
     """ρ² of an expansion and what is to replace it; outputs in units of their norms.
 
     One pass over n² kernel values for the norm; then n·m kernel values per evaluation, in tiles.
-
-    Parameters
-    ----------
-    expansion : KernelExpansion
-        In float64.
-    executor : Executor
-
-    Attributes
-    ----------
-    values : array (n, p)
-        f at the expansion's own points, without its intercept.
-    units : array (p,)
-        |f_o|.
-    norm : float
-        Mean of |f_o|² over the outputs that are not zero.
     """
 
     def __init__(self, expansion: KernelExpansion, *, executor: Executor) -> None:
-        self.kernel: Kernel = expansion.kernel
-        self.points, self.executor = expansion.points, executor
+        self.kernel, self.points, coefficients = expansion.kernel, expansion.points, expansion.coefficients
         rows = ArrayRows(self.points, checked=True)
-        self.values = kernel_times(rows, self.kernel, self.points, expansion.coefficients, executor=executor)
+        # f at its own points, without the intercept
+        self.values = kernel_times(rows, self.kernel, self.points, coefficients, executor=executor)
         diagonal = kernel_diagonal(rows, self.kernel, executor=executor)
         self._diagonal = float(np.mean(diagonal))
-        squares = np.einsum("ij,ij->j", expansion.coefficients, self.values)  # αᵀKα
+        squares = np.einsum("ij,ij->j", coefficients, self.values)  # αᵀKα
         # No norm is larger than this, and rounding is a share of it.
-        bounds = (np.sqrt(np.maximum(diagonal, 0.0)) @ np.abs(expansion.coefficients)) ** 2
+        bounds = (np.sqrt(np.maximum(diagonal, 0.0)) @ np.abs(coefficients)) ** 2
         if np.any(diagonal < 0) or np.any(squares < -_INDEFINITE * bounds):
             msg = "the expansion has a negative norm: its kernel is not positive definite on its points."
             raise NotPositiveDefiniteError(msg)
         squares = np.where(squares > np.finfo(np.float64).eps * bounds, squares, 0.0)  # else coefficients cancel
-        self.units = np.sqrt(np.where(squares > 0, squares, 1.0))
+        self.units = np.sqrt(np.where(squares > 0, squares, 1.0))  # |f_o|
         self._count = float(np.sum(squares > 0))  # |f|² of an output in its own unit is 1, or 0
         self.norm = float(np.sum(squares)) / max(self._count, 1.0)
-        self.products = InnerProducts(self.kernel, self.points, expansion.coefficients / self.units, executor=executor)
-
-    @property
-    def n_outputs(self) -> int:
-        """How many functions share the vectors."""
-        return self.products.n_outputs
-
-    @property
-    def start(self) -> float:
-        """The distance without any vector."""
-        return self.norm * self._count
+        self.start = self.norm * self._count  # the distance without any vector
+        self.products = InnerProducts(self.kernel, self.points, coefficients / self.units, executor=executor)
 
     def eliminated(self, vectors: FloatArray, ridge: float) -> Evaluation:
-        """With the best coefficients for these vectors."""
-        here = self.products.bind(vectors)
+        """J and its gradient."""
+        here = self.products.at(vectors)
         K = here.tile(vectors)
-        solved: FloatArray = np.empty(0)
-        used = ridge
-
-        def weigh(c: FloatArray) -> FloatArray:
-            nonlocal solved, used
-            solved, used = solve_definite(K.values, c, ridge)
-            return -2.0 * solved
-
-        c, gradient = here.values_and_gradient(weigh)
-        gradient += 2.0 * K.gradient(solved @ solved.T)
-        value = self._count - float(np.vdot(c, solved))
-        distance = value - used * float(np.vdot(solved, solved))
-        return self._evaluation(value, distance, solved, gradient, np.zeros_like(solved))
+        solved, value, distance = self._solve(K.values, here.values, ridge)
+        gradient = here.gradient(-2.0 * solved) + 2.0 * K.gradient(solved @ solved.T)
+        return self._evaluation(value, distance, solved, gradient)
 
     def joint(self, vectors: FloatArray, coefficients: FloatArray) -> Evaluation:
-        """With given coefficients, in units of the outputs."""
-        here = self.products.bind(vectors)
+        """ρ² and its gradients."""
+        here = self.products.at(vectors)
         K = here.tile(vectors)
-        c, gradient = here.values_and_gradient(lambda _: -2.0 * coefficients)
-        gradient += 2.0 * K.gradient(coefficients @ coefficients.T)
+        gradient = here.gradient(-2.0 * coefficients) + 2.0 * K.gradient(coefficients @ coefficients.T)
         fitted = K.values @ coefficients
-        value = self._count + float(np.vdot(coefficients, fitted - 2.0 * c))
-        return self._evaluation(value, value, coefficients, gradient, 2.0 * (fitted - c))
+        value = self._count + float(np.vdot(coefficients, fitted - 2.0 * here.values))
+        return self._evaluation(value, value, coefficients, gradient, 2.0 * (fitted - here.values))
 
     def solve(self, vectors: FloatArray) -> Evaluation:
-        """With the best coefficients, without gradients."""
+        """J alone."""
         K, c = self.kernel(vectors), self.products.values(vectors)
-        solved, ridge = solve_definite(K, c, self.ridge(len(vectors)))
+        solved, value, distance = self._solve(K, c, self.ridge(len(vectors)))
+        return self._evaluation(value, distance, solved)
+
+    def _solve(self, K: FloatArray, c: FloatArray, ridge: float) -> tuple[FloatArray, float, float]:
+        """β = (K + δI)⁻¹c, J and ρ²."""
+        solved, ridge = solve_definite(K, c, ridge)
         value = self._count - float(np.vdot(c, solved))
-        distance = value - ridge * float(np.vdot(solved, solved))
-        return self._evaluation(value, distance, solved, np.empty(0), np.empty(0))
+        return solved, value, value - ridge * float(np.vdot(solved, solved))
 
     def between(self, vectors: FloatArray, coefficients: FloatArray) -> float:
         """ρ² for given coefficients, in the outputs' own units."""
         scaled = coefficients / self.units
         difference = self.kernel(vectors) @ scaled - 2.0 * self.products.values(vectors)
         return self.norm * max(self._count + float(np.vdot(scaled, difference)), 0.0)
-
-    def _evaluation(
-        self, value: float, distance: float, coefficients: FloatArray, gradient: FloatArray, inner: FloatArray
-    ) -> Evaluation:
-        norm = self.norm
-        return Evaluation(norm * value, norm * max(distance, 0.0), coefficients, norm * gradient, norm * inner)
 
 
 def solve_definite(matrix: FloatArray, right: FloatArray, ridge: float) -> tuple[FloatArray, float]:

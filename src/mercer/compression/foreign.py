@@ -17,17 +17,47 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+from sklearn.base import is_classifier
 from sklearn.frozen import FrozenEstimator
+from sklearn.kernel_approximation import Nystroem
+from sklearn.linear_model import (
+    BayesianRidge,
+    ElasticNet,
+    ElasticNetCV,
+    HuberRegressor,
+    Lasso,
+    LassoCV,
+    LinearRegression,
+    LogisticRegression,
+    Perceptron,
+    Ridge,
+    RidgeClassifier,
+    RidgeClassifierCV,
+    RidgeCV,
+    SGDClassifier,
+    SGDOneClassSVM,
+    SGDRegressor,
+)
 from sklearn.pipeline import Pipeline
+from sklearn.svm import LinearSVC, LinearSVR
 
+from mercer._typing import FloatArray
 from mercer._validation import check_is_fitted
-from mercer.compression.affine import affine_map, fold
-from mercer.compression.foreign_models import READERS
-from mercer.compression.nystroem import is_nothing, read_nystroem, tail_start
-from mercer.compression.reading import Reading
-from mercer.model import KernelExpansion, Regression, read_outputs
+from mercer.compression.foreign_kernels import pairwise_kernel
+from mercer.compression.foreign_models import READERS, Reading, dense, make_expansion
+from mercer.compression.scalers import affine_map, fold, is_nothing
+from mercer.model import KernelExpansion, Novelty, OneVsRest, Regression, read_outputs
 
-__all__ = ["as_expansion", "read_model", "read_tail", "unwrapped"]
+__all__ = ["as_expansion", "read_model", "read_tail", "tail_start", "unwrapped"]
+
+# Models that predict, or decide by, coef_·φ + intercept_. Those with a link function (PoissonRegressor) do not.
+LINEAR_REGRESSORS = (
+    Ridge, RidgeCV, LinearRegression, Lasso, LassoCV, ElasticNet, ElasticNetCV, BayesianRidge, HuberRegressor,
+    SGDRegressor, LinearSVR,
+)  # fmt: skip
+LINEAR_CLASSIFIERS = (LogisticRegression, RidgeClassifier, RidgeClassifierCV, LinearSVC, SGDClassifier, Perceptron)
+LINEAR_MODELS = (*LINEAR_REGRESSORS, *LINEAR_CLASSIFIERS, SGDOneClassSVM)
 
 
 def as_expansion(model: Any) -> KernelExpansion:
@@ -133,4 +163,64 @@ def _read_pipeline(pipeline: Pipeline) -> Reading:
 def read_tail(pipeline: Pipeline, start: int) -> Reading:
     """The model at the end of a pipeline, in the space of what the steps before ``start`` make of the rows."""
     tail = pipeline.steps[start:]
-    return read_model(tail[0][1]) if len(tail) == 1 else read_nystroem([step for _, step in tail])
+    return read_model(tail[0][1]) if len(tail) == 1 else _read_nystroem([step for _, step in tail])
+
+
+def tail_start(pipeline: Pipeline) -> int:
+    """Number of the step at which the model of a pipeline begins: the last, or ``Nystroem`` before a linear model."""
+    steps = [step for _, step in pipeline.steps]
+    last = len(steps) - 1
+    if not isinstance(steps[last], LINEAR_MODELS):
+        return last
+    for index in range(last - 1, -1, -1):
+        if isinstance(steps[index], Nystroem):
+            return index
+        if not (is_nothing(steps[index]) or affine_map(steps[index])):
+            break
+    msg = (
+        f"the pipeline ends in {steps[last]!r} on features that are not those of Nystroem (scaled or not): this is not "
+        "a kernel expansion."
+    )
+    raise ValueError(msg)
+
+
+def _read_nystroem(steps: list[Any]) -> Reading:
+    """The expansion of ``Nystroem``, scalers of its features, and a linear model.
+
+    With features φ(x) = S k(x), S the ``normalization_``, the linear model wᵀφ + b has the coefficients Sᵀw.
+    """
+    features, *scalers, linear = steps
+    check_is_fitted(features)
+    weights, intercept = _linear_weights(linear)  # (features, p), (p,)
+    for scaler in reversed(scalers):
+        affine = affine_map(scaler)
+        if affine is not None:  # wᵀ(aφ + c) = (aw)ᵀφ + wᵀc
+            weights, intercept = weights * affine.factor[:, np.newaxis], intercept + affine.shift @ weights
+    coefficients = dense(features.normalization_).T @ weights
+    parameters = dict(features.kernel_params or {})
+    if isinstance(features.kernel, str):
+        given = {name: getattr(features, name) for name in ("gamma", "degree", "coef0")}
+        parameters |= {name: value for name, value in given.items() if value is not None}
+    owner = type(features).__name__
+    kernel = pairwise_kernel(features.kernel, parameters, n_features=features.n_features_in_, owner=owner)
+    expansion = make_expansion(kernel, dense(features.components_), coefficients, intercept)
+    if isinstance(linear, SGDOneClassSVM):
+        return Reading(expansion, Novelty(float(np.ravel(linear.offset_)[0])))
+    if is_classifier(linear):
+        return Reading(expansion, OneVsRest(_classes(linear)))
+    return Reading(expansion, Regression(flat=np.ndim(linear.coef_) == 1))
+
+
+def _linear_weights(linear: Any) -> tuple[FloatArray, FloatArray]:
+    check_is_fitted(linear)
+    weights = np.atleast_2d(dense(linear.coef_)).T
+    constant = -linear.offset_ if isinstance(linear, SGDOneClassSVM) else linear.intercept_
+    return weights, np.broadcast_to(np.ravel(np.asarray(constant, dtype=np.float64)), weights.shape[1:])
+
+
+def _classes(linear: Any) -> Any:
+    labels = getattr(linear, "_label_binarizer", None)  # of a RidgeClassifier, which alone takes several labels per row
+    if labels is not None and labels.y_type_.startswith("multilabel"):
+        msg = f"{type(linear).__name__} decides on several labels at once: only one label per row can be taken."
+        raise ValueError(msg)
+    return linear.classes_

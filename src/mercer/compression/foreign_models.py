@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.svm import SVC, SVR, NuSVC, NuSVR, OneClassSVM
@@ -19,37 +20,54 @@ from mercer.compression.foreign_kernels import (
     pairwise_kernel,
     process_kernel,
 )
-from mercer.compression.reading import Reading, dense, make_expansion
-from mercer.model import KernelExpansion, Novelty, OneVsOne, OneVsRest, Regression
+from mercer.kernels import Linear
+from mercer.model import KernelExpansion, Novelty, OneVsOne, OneVsRest, Outputs, Regression
 
-__all__ = ["READERS"]
+__all__ = ["READERS", "Reading", "dense", "make_expansion"]
+
+
+class Reading(NamedTuple):
+    """A fitted model as an expansion, and what its columns mean."""
+
+    expansion: KernelExpansion
+    outputs: Outputs
+
+
+def dense(array: Any) -> FloatArray:
+    """An array in float64, also from a sparse one."""
+    return np.array(array.toarray() if issparse(array) else array, dtype=np.float64)
+
+
+def make_expansion(
+    kernel: KernelPlusConstant, points: FloatArray, coefficients: FloatArray, intercept: Any
+) -> KernelExpansion:
+    """The expansion in a kernel plus a constant, which joins the intercept; coefficients (m,) or (m, p)."""
+    coefficients = coefficients[:, np.newaxis] if coefficients.ndim == 1 else coefficients
+    constants = intercept + kernel.constant * np.sum(coefficients, axis=0)
+    if kernel.kernel is None or len(points) == 0:  # a constant: any kernel will do, with no weight
+        return KernelExpansion(Linear(), np.zeros((1, points.shape[1])), np.zeros((1, len(constants))), constants)
+    return KernelExpansion(kernel.kernel, points, coefficients, constants)
 
 
 # ------------------------------------------------------------------------------------------ support vector machines
 
 
-def _machine_kernel(model: Any) -> KernelPlusConstant:
+def _machine(model: Any, coefficients: FloatArray | None = None) -> KernelExpansion:
+    """The expansion of a machine of libsvm, with ``dual_coef_`` as coefficients unless others are given."""
     owner = type(model).__name__
-    if not isinstance(model.kernel, str):
-        return matrix_kernel(model.kernel, owner=owner)
-    # gamma="scale" and "auto" are numbers since the fit
-    kernel = named_kernel(model.kernel, gamma=model._gamma, degree=model.degree, coef0=model.coef0, owner=owner)
+    if isinstance(model.kernel, str):
+        points = model.support_vectors_
+        # gamma="scale" and "auto" are numbers since the fit
+        kernel = named_kernel(model.kernel, gamma=model._gamma, degree=model.degree, coef0=model.coef0, owner=owner)
+    else:
+        # With a function as kernel the machine keeps its training rows, and of the support vectors their numbers only.
+        points = model._BaseLibSVM__Xfit[model.support_]
+        kernel = matrix_kernel(model.kernel, owner=owner)
     if kernel is None:
         msg = f"{owner} has kernel={model.kernel!r}, which is not known here."
         raise ValueError(msg)
-    return kernel
-
-
-def _support_vectors(model: Any) -> FloatArray:
-    if isinstance(model.kernel, str):
-        return dense(model.support_vectors_)
-    # With a function as kernel the machine keeps its training rows, and of the support vectors their numbers only.
-    return dense(model._BaseLibSVM__Xfit[model.support_])
-
-
-def _machine(model: Any, coefficients: FloatArray | None = None) -> KernelExpansion:
     coefficients = dense(model.dual_coef_).T if coefficients is None else coefficients
-    return make_expansion(_machine_kernel(model), _support_vectors(model), coefficients, dense(model.intercept_))
+    return make_expansion(kernel, dense(points), coefficients, dense(model.intercept_))
 
 
 def _read_regression_machine(model: Any) -> Reading:

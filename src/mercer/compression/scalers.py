@@ -7,8 +7,8 @@ points; sums and products of these with others cannot, as each would need points
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
@@ -20,43 +20,37 @@ from mercer.kernels import Kernel, Linear, Polynomial, Product, Sum
 from mercer.kernels.stationary import Stationary
 from mercer.model import KernelExpansion
 
-__all__ = ["Affine", "affine_map", "fold"]
+__all__ = ["Affine", "affine_map", "fold", "is_nothing"]
 
 
-@dataclass(frozen=True)
-class Affine:
-    """x' = factor · x + shift, feature by feature.
-
-    Attributes
-    ----------
-    factor : array (d,)
-        None of them zero.
-    shift : array (d,)
-    """
+class Affine(NamedTuple):
+    """x' = factor · x + shift, feature by feature; both arrays (d,), no factor zero."""
 
     factor: FloatArray
     shift: FloatArray
 
 
+def is_nothing(step: Any) -> bool:
+    """Whether a step of a pipeline passes rows through."""
+    return step is None or (isinstance(step, str) and step == "passthrough")
+
+
 def affine_map(step: Any) -> Affine | None:
     """What a fitted scaler does to rows; None for any other step."""
-    if type(step) not in (StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler):
+    kind = type(step)
+    if kind not in (StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler):
         return None
     check_is_fitted(step)
     if getattr(step, "clip", False):  # not affine beyond the range seen
         return None
-    n_features = step.n_features_in_
-    if type(step) is MinMaxScaler:
+    if kind is MinMaxScaler:
         return Affine(np.asarray(step.scale_, dtype=np.float64), np.asarray(step.min_, dtype=np.float64))
-    scale = _or_default(getattr(step, "scale_", None), 1.0, n_features)
-    centre = _or_default(getattr(step, "mean_" if type(step) is StandardScaler else "center_", None), 0.0, n_features)
-    if type(step) is StandardScaler and not step.with_mean:  # it has a mean all the same
-        centre = np.zeros(n_features)
+    scale, centre = getattr(step, "scale_", None), getattr(step, "center_", None)  # None for 1, and for 0
+    if kind is StandardScaler:  # which has a mean even if it does not subtract it
+        centre = step.mean_ if step.with_mean else None
+    scale = np.ones(step.n_features_in_) if scale is None else np.asarray(scale, dtype=np.float64)
+    centre = np.zeros(step.n_features_in_) if centre is None else np.asarray(centre, dtype=np.float64)
     return Affine(1.0 / scale, -centre / scale)
-
-
-def _or_default(value: Any, default: float, n_features: int) -> FloatArray:
-    return np.full(n_features, default) if value is None else np.asarray(value, dtype=np.float64)
 
 
 def fold(expansion: KernelExpansion, affine: Affine, *, name: str) -> KernelExpansion:
