@@ -18,31 +18,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn import linear_model as lm
 from sklearn.base import is_classifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.kernel_approximation import Nystroem
-from sklearn.linear_model import (
-    BayesianRidge,
-    ElasticNet,
-    ElasticNetCV,
-    HuberRegressor,
-    Lasso,
-    LassoCV,
-    LinearRegression,
-    LogisticRegression,
-    Perceptron,
-    Ridge,
-    RidgeClassifier,
-    RidgeClassifierCV,
-    RidgeCV,
-    SGDClassifier,
-    SGDOneClassSVM,
-    SGDRegressor,
-)
 from sklearn.pipeline import Pipeline
 from sklearn.svm import LinearSVC, LinearSVR
 
-from mercer._typing import FloatArray
 from mercer._validation import check_is_fitted
 from mercer.compression.foreign_kernels import pairwise_kernel
 from mercer.compression.foreign_models import READERS, Reading, dense, make_expansion
@@ -52,12 +34,25 @@ from mercer.model import KernelExpansion, Novelty, OneVsRest, Regression, read_o
 __all__ = ["as_expansion", "read_model", "read_tail", "tail_start", "unwrapped"]
 
 # Models that predict, or decide by, coef_·φ + intercept_. Those with a link function (PoissonRegressor) do not.
-LINEAR_REGRESSORS = (
-    Ridge, RidgeCV, LinearRegression, Lasso, LassoCV, ElasticNet, ElasticNetCV, BayesianRidge, HuberRegressor,
-    SGDRegressor, LinearSVR,
-)  # fmt: skip
-LINEAR_CLASSIFIERS = (LogisticRegression, RidgeClassifier, RidgeClassifierCV, LinearSVC, SGDClassifier, Perceptron)
-LINEAR_MODELS = (*LINEAR_REGRESSORS, *LINEAR_CLASSIFIERS, SGDOneClassSVM)
+REGRESSORS = (
+    lm.LinearRegression,
+    lm.Ridge,
+    lm.RidgeCV,
+    lm.BayesianRidge,
+    lm.HuberRegressor,
+    lm.SGDRegressor,
+    LinearSVR,
+)
+SPARSE_REGRESSORS = (lm.Lasso, lm.LassoCV, lm.ElasticNet, lm.ElasticNetCV)
+CLASSIFIERS = (
+    lm.LogisticRegression,
+    lm.RidgeClassifier,
+    lm.RidgeClassifierCV,
+    lm.SGDClassifier,
+    lm.Perceptron,
+    LinearSVC,
+)
+LINEAR_MODELS = (*REGRESSORS, *SPARSE_REGRESSORS, *CLASSIFIERS, lm.SGDOneClassSVM)
 
 
 def as_expansion(model: Any) -> KernelExpansion:
@@ -191,7 +186,11 @@ def _read_nystroem(steps: list[Any]) -> Reading:
     """
     features, *scalers, linear = steps
     check_is_fitted(features)
-    weights, intercept = _linear_weights(linear)  # (features, p), (p,)
+    check_is_fitted(linear)
+    is_detector, owner = isinstance(linear, lm.SGDOneClassSVM), type(features).__name__
+    weights = np.atleast_2d(dense(linear.coef_)).T  # (features, p)
+    constant = -linear.offset_ if is_detector else linear.intercept_
+    intercept = np.broadcast_to(np.ravel(np.asarray(constant, dtype=np.float64)), weights.shape[1:])
     for scaler in reversed(scalers):
         affine = affine_map(scaler)
         if affine is not None:  # wᵀ(aφ + c) = (aw)ᵀφ + wᵀc
@@ -201,21 +200,13 @@ def _read_nystroem(steps: list[Any]) -> Reading:
     if isinstance(features.kernel, str):
         given = {name: getattr(features, name) for name in ("gamma", "degree", "coef0")}
         parameters |= {name: value for name, value in given.items() if value is not None}
-    owner = type(features).__name__
     kernel = pairwise_kernel(features.kernel, parameters, n_features=features.n_features_in_, owner=owner)
     expansion = make_expansion(kernel, dense(features.components_), coefficients, intercept)
-    if isinstance(linear, SGDOneClassSVM):
+    if is_detector:
         return Reading(expansion, Novelty(float(np.ravel(linear.offset_)[0])))
     if is_classifier(linear):
         return Reading(expansion, OneVsRest(_classes(linear)))
     return Reading(expansion, Regression(flat=np.ndim(linear.coef_) == 1))
-
-
-def _linear_weights(linear: Any) -> tuple[FloatArray, FloatArray]:
-    check_is_fitted(linear)
-    weights = np.atleast_2d(dense(linear.coef_)).T
-    constant = -linear.offset_ if isinstance(linear, SGDOneClassSVM) else linear.intercept_
-    return weights, np.broadcast_to(np.ravel(np.asarray(constant, dtype=np.float64)), weights.shape[1:])
 
 
 def _classes(linear: Any) -> Any:

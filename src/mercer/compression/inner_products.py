@@ -31,6 +31,8 @@ __all__ = ["AtVectors", "InnerProducts", "SmallTile"]
 
 # Beyond so many outputs a second tile costs less than the products of all outputs.
 _FEW_OUTPUTS = 3
+# Passes of so few numbers are one tile, for one worker: for the executor to find that out takes a tenth of a step.
+_ONE_TILE = 1 << 16
 
 
 class InnerProducts:
@@ -47,7 +49,7 @@ class InnerProducts:
     ) -> None:
         self.kernel, self.points, self.coefficients = kernel, points, coefficients
         self.n_outputs = int(coefficients.shape[1])
-        self.executor, self._rows = executor, ArrayRows(points, checked=True)
+        self._executor, self._rows = executor, ArrayRows(points, checked=True)
         self.stationary: Stationary | None = None
         right = coefficients
         if isinstance(kernel, Stationary) and self.n_outputs <= _FEW_OUTPUTS:
@@ -55,7 +57,8 @@ class InnerProducts:
             self.stationary = kernel.for_dimension(points.shape[1])
             self.shift = np.median(points, axis=0) if shift is None else shift
             right = self._weighted_points()
-        self.table = ArrayTable(self._rows, labels=right)
+        self._table = ArrayTable(self._rows, labels=right)
+        self._whole = next(self._table.tiles(len(points)))
 
     def _weighted_points(self) -> FloatArray:
         """[a_1 x̃, a_1, a_2 x̃, a_2, …], shape (n, p(d+1)): as large as the points, once per output."""
@@ -67,7 +70,15 @@ class InnerProducts:
 
     def values(self, vectors: FloatArray) -> FloatArray:
         """f(z_j), shape (m, p)."""
-        return transposed_times(self._rows, self.kernel, vectors, self.coefficients, executor=self.executor)
+        return transposed_times(self._rows, self.kernel, vectors, self.coefficients, executor=self._executor)
+
+    def reduce(self, work: Pass[FloatArray, FloatArray]) -> FloatArray:
+        """Sum over the points, with what ``work`` needs of them as targets."""
+        if len(self.points) * work.width > _ONE_TILE:
+            return self._executor.reduce(work, self._table)
+        total = work.start()
+        work.add(total, self._whole)
+        return total
 
     def at(self, vectors: FloatArray) -> AtVectors:
         """All that is wanted at the same vectors."""
@@ -92,8 +103,7 @@ class AtVectors:
 
     def gradient(self, weights: FloatArray) -> FloatArray:
         """Σ_o w_jo ∂f_o(z_j), shape (m, d), for weights (m, p)."""
-        products = self._products
-        return products.executor.reduce(_Contraction(products.kernel, self._vectors, weights), products.table)
+        return self._products.reduce(_Contraction(self._products.kernel, self._vectors, weights))
 
     def tile(self, rows: FloatArray) -> SmallTile:
         """The kernel between some rows and the vectors."""
@@ -107,7 +117,7 @@ class _AllGradients(AtVectors):
     def __init__(self, products: InnerProducts, vectors: FloatArray, kernel: Stationary) -> None:
         work = self._work = _SlopesPass(kernel, vectors, products.n_outputs)
         d, self._vectors = vectors.shape[1], vectors
-        total = products.executor.reduce(work, products.table)
+        total = products.reduce(work)
         pulled = total[..., :d] - total[..., d : d + 1] * (vectors - products.shift)[:, np.newaxis]
         self.values, self._gradients = total[..., d + 1], pulled * work.inverse_square
 

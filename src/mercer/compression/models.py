@@ -145,7 +145,9 @@ class CompressedModel(BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         if self.estimator is not None:
-            tags.input_tags.sparse = get_tags(self.estimator).input_tags.sparse
+            inner = get_tags(self.estimator)
+            tags.input_tags.sparse = inner.input_tags.sparse
+            tags.target_tags.multi_output = self._kind == "regressor" and inner.target_tags.multi_output
         return tags
 
 
@@ -209,12 +211,6 @@ class CompressedRegressor(RegressorMixin, CompressedModel):
 
     def _adopt_outputs(self, outputs: Regression) -> None:
         self._flat = outputs.flat
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        if self.estimator is not None:
-            tags.target_tags.multi_output = get_tags(self.estimator).target_tags.multi_output
-        return tags
 
 
 @stored

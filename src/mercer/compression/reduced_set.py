@@ -76,23 +76,6 @@ def reduce_expansion(
         the construction closer but, after the refinement, the result no better.
     max_iter : int, default=1000
         Most steps of the refinement.
-
-    Returns
-    -------
-    Reduction
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from mercer import ExactRegressor
-    >>> from mercer.compression.reduced_set import reduce_expansion
-    >>> X = np.linspace(-3, 3, 200)[:, np.newaxis]
-    >>> model = ExactRegressor(noise=0.1).fit(X, np.sin(2 * X[:, 0]))
-    >>> small = reduce_expansion(model.expansion_, 8, random_state=0)
-    >>> len(small.expansion.points), bool(small.relative_distance < 1e-3)
-    (8, True)
-    >>> float(np.max(np.abs(small.expansion.evaluate(X)[:, 0] - model.predict(X)))) < 0.01
-    True
     """
     settings = Settings(inputs, refine, offset, metric, optimiser, n_starts, starts, search_iter, max_iter)
     _check_numbers(n_vectors, tol, settings)

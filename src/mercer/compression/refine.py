@@ -47,13 +47,9 @@ def refine(
     record = _Record(distance, vectors)
     n_iter = 0
     if max_iter > 0 and record.evaluation.distance > _ROUNDING * distance.norm:
-        if optimiser == "joint":
-            n_iter = _joint(record, unit, max_iter, tol)
-        else:
-            n_iter, settled = _lbfgs(record, unit, max_iter, tol) if optimiser == "lbfgs" else (0, False)
-            if not settled and n_iter < max_iter:
-                # Line searches fail at the kinks of rough kernels, signs of derivatives do not.
-                n_iter += _irprop(record, unit, max_iter - n_iter, tol)
+        n_iter, settled = _lbfgs(record, unit, max_iter, tol) if optimiser == "lbfgs" else (0, False)
+        if not settled and n_iter < max_iter:  # line searches fail at kinks of rough kernels, signs of slopes do not
+            n_iter += _irprop(record, unit, max_iter - n_iter, tol, joint=optimiser == "joint")
     return Refinement(record.vectors, record.evaluation, np.array(record.curve), n_iter)
 
 
@@ -103,32 +99,27 @@ def _lbfgs(record: _Record, unit: FloatArray, max_iter: int, tol: float) -> tupl
     return int(found.nit), settled
 
 
-def _irprop(record: _Record, unit: FloatArray, max_iter: int, tol: float) -> int:
-    distance, shape, ridge = record.distance, record.vectors.shape, record.distance.penalty(record.evaluation)
+def _irprop(record: _Record, unit: FloatArray, max_iter: int, tol: float, *, joint: bool) -> int:
+    """Number of steps; ``joint`` moves coefficients, in units of their sizes, along with the vectors."""
+    distance, shape, coefficients = record.distance, record.vectors.shape, record.evaluation.coefficients
+    ridge, start, units = distance.penalty(record.evaluation), record.vectors.ravel(), np.tile(unit, shape[0])
+    if joint:
+        sizes = np.broadcast_to(np.sqrt(np.mean(coefficients**2, axis=0)), coefficients.shape)
+        units = np.concatenate([units, np.where(sizes > 0, sizes, 1.0).ravel()])
+        start = np.concatenate([start, coefficients.ravel()])
 
     def function(x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        vectors = x.reshape(shape)
-        evaluation = distance.eliminated(vectors, ridge)
-        record.look(vectors, evaluation)
-        return np.array([evaluation.value]), evaluation.by_vectors.reshape(x.shape)
-
-    start, units = record.vectors.reshape(1, -1), np.tile(unit, shape[0])
-    return irprop(function, start, unit=units, max_iter=max_iter, tol=tol, patience=_PATIENCE).n_iter
-
-
-def _joint(record: _Record, unit: FloatArray, max_iter: int, tol: float) -> int:
-    distance, (m, d), first = record.distance, record.vectors.shape, record.evaluation.coefficients
-
-    def function(x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        vectors, coefficients = x[0, : m * d].reshape(m, d), x[0, m * d :].reshape(first.shape)
-        evaluation = distance.joint(vectors, coefficients)
+        moved, others = np.split(x[0], [record.vectors.size])
+        vectors = moved.reshape(shape)
+        if joint:
+            evaluation = distance.joint(vectors, others.reshape(coefficients.shape))
+        else:
+            evaluation = distance.eliminated(vectors, ridge)
         record.look(vectors, evaluation)
         gradient = np.concatenate([evaluation.by_vectors.ravel(), evaluation.by_coefficients.ravel()])
         return np.array([evaluation.value]), gradient[np.newaxis]
 
-    sizes = np.broadcast_to(np.sqrt(np.mean(first**2, axis=0)), first.shape)
-    units = np.concatenate([np.tile(unit, m), np.where(sizes > 0, sizes, 1.0).ravel()])
-    start = np.concatenate([record.vectors.ravel(), first.ravel()])[np.newaxis]
-    n_iter = irprop(function, start, unit=units, max_iter=max_iter, tol=tol, patience=_PATIENCE).n_iter
-    record.look(record.vectors, distance.solve(record.vectors))  # coefficients that moved along are not yet the best
-    return n_iter
+    found = irprop(function, start[np.newaxis], unit=units, max_iter=max_iter, tol=tol, patience=_PATIENCE)
+    if joint:  # coefficients that were moved along are not yet the best ones
+        record.look(record.vectors, distance.solve(record.vectors))
+    return found.n_iter

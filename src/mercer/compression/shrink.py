@@ -49,30 +49,17 @@ class Trial(NamedTuple):
 class Reduction:
     """A smaller expansion, and how far it is from the one it replaces.
 
-    Attributes
-    ----------
-    expansion : KernelExpansion
-        Without variance. It has fewer vectors than asked for where fewer span all that matters.
-    distances : array
-        ρ² = |f - f'|² in feature space after each vector and, with ``metric="feature"``, after each accepted step of
-        the refinement; it never grows. With several outputs, a sum in which each counts in units of its norm.
-    differences : array
-        With ``metric="data"``, the mean squared difference on the inputs after each accepted step; else empty.
-    relative_distance : float
-        ρ²/|f|² of the expansion, averaged over the outputs. With ``metric="data"`` it is not what is minimised, and may
-        be large: functions that agree on the inputs may differ elsewhere.
-    n_iter : int
-        Steps of the refinement.
-    trials : tuple of Trial
-        With ``tol``, the sizes that were tried, in their order, and how far each was from the original.
+    With several outputs, distances are sums in which each output counts in units of its norm.
     """
 
-    expansion: KernelExpansion
+    expansion: KernelExpansion  # without variance; with fewer vectors than asked for where these span all that matters
+    # ρ² = |f - f'|² after each vector and, with metric="feature", each accepted step of the refinement; it never grows
     distances: FloatArray
-    differences: FloatArray
+    differences: FloatArray  # with metric="data", mean squared ones on the inputs after each accepted step; else empty
+    # ρ²/|f|², averaged over the outputs; large where functions agree on the inputs (metric="data") and not elsewhere
     relative_distance: float
-    n_iter: int
-    trials: tuple[Trial, ...] = ()
+    n_iter: int  # steps of the refinement
+    trials: tuple[Trial, ...] = ()  # with tol, the sizes in the order in which they were tried
 
     @classmethod
     def to_itself(cls, expansion: KernelExpansion) -> Reduction:
