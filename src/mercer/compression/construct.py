@@ -78,14 +78,14 @@ def construct(
     for vector in np.empty((0, len(unit))) if given is None else given:
         builder.add(vector[np.newaxis])
     pool = _Pool(distance, n_vectors, n_starts, rng, best=best_starts)
-    while builder.size < n_vectors and builder.left > _EXPLAINED * distance.start:
+    while builder.size < n_vectors and builder.curve[-1] > _EXPLAINED * distance.start:
         starts = pool.starts(builder)
         if max_iter > 0:
             found = irprop(builder.search, starts, unit=unit, max_iter=max_iter, tol=1e-3)
             starts = np.concatenate([found.parameters[np.argsort(found.errors)], starts])
         if not builder.add(starts) and not builder.add(pool.best(builder, _FALLBACK)):
             break
-    return Construction(builder.vectors[: builder.size].copy(), np.array(builder.curve))
+    return Construction(builder.vectors[: builder.size].copy(), np.array(builder.curve[1:]))
 
 
 class GrowingFactor:
@@ -130,16 +130,11 @@ class _Builder:
         self._factor = GrowingFactor(room, distance.products.n_outputs)
         self.vectors = np.empty((room, distance.points.shape[1]))
         self.coefficients: FloatArray = np.empty((0, distance.products.n_outputs))
-        self.curve: list[float] = []  # ρ² after each vector
+        self.curve = [distance.start]  # ρ² before and after each vector
 
     @property
     def size(self) -> int:
         return self._factor.size
-
-    @property
-    def left(self) -> float:
-        """ρ²."""
-        return self.curve[-1] if self.curve else self._distance.start
 
     def add(self, candidates: FloatArray) -> bool:
         """Take in the first candidate that the vectors do not span; whether there is one."""
@@ -168,12 +163,6 @@ class _Builder:
             gradient += 2.0 * kernel.points_gradient(z, z, np.diag((squares / diagonal**2)[:, 0]))
         return -(squares / diagonal)[:, 0], gradient
 
-    def gains(self, candidates: FloatArray, values: FloatArray, columns: FloatArray) -> FloatArray:
-        """-E of candidates, given f and k with the vectors there."""
-        residual = values - columns @ self.coefficients
-        diagonal = np.maximum(self._kernel.diagonal(candidates), _LEAST_DIAGONAL)
-        return np.asarray(np.sum(residual**2, axis=1) / diagonal)
-
 
 class _Pool:
     """Points of the expansion from which searches start, drawn in proportion to their coefficients."""
@@ -199,10 +188,11 @@ class _Pool:
         return np.take(self._points, np.arange(first, first + self._n_starts), axis=0, mode="wrap")
 
     def best(self, builder: _Builder, number: int) -> FloatArray:
-        """Points where a vector gains most, the best first."""
+        """Points where E is least, the best first."""
         new = builder.vectors[self._known : builder.size]
         if len(new):
             self._columns[:, self._known : builder.size] = self._kernel(self._points, new)
             self._known = builder.size
-        gains = builder.gains(self._points, self._values, self._columns[:, : self._known])
-        return np.asarray(self._points[np.argsort(-gains, kind="stable")[:number]])
+        residual = self._values - self._columns[:, : self._known] @ builder.coefficients
+        errors = -np.sum(residual**2, axis=1) / np.maximum(self._kernel.diagonal(self._points), _LEAST_DIAGONAL)
+        return np.asarray(self._points[np.argsort(errors, kind="stable")[:number]])

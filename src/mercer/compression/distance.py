@@ -1,4 +1,6 @@
-r"""The distance of two expansions in feature space, as a function of the smaller one.
+r"""How far two expansions are from each other, as a function of the smaller one.
+
+In feature space:
 
 ================  =====================  ==================================================================
 document          here                   what
@@ -18,6 +20,15 @@ distance is a function of the vectors alone, and its gradient is that for fixed 
 δ keeps J smooth where vectors meet. Several outputs share the vectors, and each counts in units of its own norm:
 :math:`\rho^2` is the sum over outputs of :math:`\rho_o^2\,\overline{|f|^2}/|f_o|^2`, which for one output is the
 document's.
+
+On given inputs, the mean squared difference: with :math:`\Phi = k(X, z)` and y the values of f on N inputs,
+coefficients and offset eliminated,
+
+.. math:: J(z) = \min_{\beta, b}\ \tfrac1N|y - \Phi\beta - b|^2 + \delta|\beta|^2, \qquad
+          \partial_{z_j} J = -\tfrac2N \sum_i r_i\,\beta_j\,\partial_{z_j} k(x_i, z_j), \quad r = y - \Phi\beta - b:
+
+the residuals are the coefficients of an expansion on the inputs, whose gradient at the vectors is what is needed.
+Outputs count in units of their standard deviations on the inputs.
 """
 
 from __future__ import annotations
@@ -30,11 +41,11 @@ from scipy.linalg import lapack
 
 from mercer._typing import FloatArray
 from mercer.compression.inner_products import InnerProducts
-from mercer.engine import ArrayRows, Executor, kernel_diagonal, kernel_times
+from mercer.engine import ArrayRows, ArrayTable, Executor, Features, kernel_diagonal, kernel_times, normal_statistics
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.model import KernelExpansion
 
-__all__ = ["Distance", "Evaluation", "FeatureDistance", "solve_definite"]
+__all__ = ["DataDistance", "Distance", "Evaluation", "FeatureDistance", "output_units"]
 
 # δ per vector, as a share of the mean of k(x, x): rounding of K is about m·eps of it.
 RIDGE = 1e-12
@@ -43,6 +54,7 @@ RIDGE = 1e-12
 PENALTY = 1e-5
 _INDEFINITE = 1e-12  # a norm below zero by more than this share of its bound is no rounding
 _WORST_RIDGE = 1e6  # times the first: a matrix that is then still indefinite is no matter of rounding
+_CONSTANT = 1e-12  # share of its size below which an output's deviation is nothing but rounding
 _NONE = np.empty(0)
 
 
@@ -150,7 +162,7 @@ class FeatureDistance(Distance):
 
     def _solve(self, K: FloatArray, c: FloatArray, ridge: float) -> tuple[FloatArray, float, float]:
         """β = (K + δI)⁻¹c, J and ρ²."""
-        solved, ridge = solve_definite(K, c, ridge)
+        solved, ridge = _solve_definite(K, c, ridge)
         value = self._count - float(np.vdot(c, solved))
         return solved, value, value - ridge * float(np.vdot(solved, solved))
 
@@ -161,7 +173,83 @@ class FeatureDistance(Distance):
         return self.norm * max(self._count + float(np.vdot(scaled, difference)), 0.0)
 
 
-def solve_definite(matrix: FloatArray, right: FloatArray, ridge: float) -> tuple[FloatArray, float]:
+class DataDistance(Distance):
+    """Mean squared difference on inputs; outputs in units of their standard deviations.
+
+    N·m² operations and three times N·m kernel values per evaluation, in tiles. ``values`` (N, p) are those of the
+    expansion on the inputs (N, d), without its intercept; ``offset`` says whether a constant is fitted along.
+    """
+
+    def __init__(
+        self, expansion: KernelExpansion, inputs: FloatArray, values: FloatArray, *, offset: bool, executor: Executor
+    ) -> None:
+        self.kernel, self.inputs, self.executor = expansion.kernel, inputs, executor
+        self._rows, self._offset = ArrayRows(inputs, checked=True), offset
+        self._middle = np.median(inputs, axis=0)
+        sizes = np.sqrt(np.mean(values**2, axis=0))
+        self.units = output_units(np.std(values, axis=0) if offset else sizes, sizes)
+        self.norm = float(np.mean(self.units**2))
+        self._targets = np.asarray(values / self.units)
+        self._table = ArrayTable(self._rows, labels=self._targets)
+        self._diagonal = float(np.mean(kernel_diagonal(self._rows, self.kernel, executor=executor))) ** 2
+
+    def eliminated(self, vectors: FloatArray, ridge: float) -> Evaluation:
+        """J and its gradient."""
+        coefficients, offset, used = self._solve(vectors, ridge)
+        value, residuals = self._compare(vectors, coefficients, offset)
+        gradient, _ = self._gradient(vectors, coefficients, residuals)
+        penalised = value + used * float(np.vdot(coefficients, coefficients))
+        return self._evaluation(penalised, value, coefficients, gradient, offset=offset)
+
+    def joint(self, vectors: FloatArray, coefficients: FloatArray) -> Evaluation:
+        """The difference and its gradients; the offset is the best for these coefficients."""
+        offset = np.zeros(coefficients.shape[1])
+        value, residuals = self._compare(vectors, coefficients, offset)
+        if self._offset:
+            offset = np.mean(residuals, axis=0)
+            residuals -= offset
+            value = float(np.sum(np.mean(residuals**2, axis=0)))
+        gradient, inner = self._gradient(vectors, coefficients, residuals)
+        return self._evaluation(value, value, coefficients, gradient, inner, offset)
+
+    def solve(self, vectors: FloatArray) -> Evaluation:
+        """J alone."""
+        coefficients, offset, _ = self._solve(vectors, self.ridge(len(vectors)))
+        value, _ = self._compare(vectors, coefficients, offset)
+        return self._evaluation(value, value, coefficients, offset=offset)
+
+    def _solve(self, vectors: FloatArray, ridge: float) -> tuple[FloatArray, FloatArray, float]:
+        """(ΦᵀΦ/N + δI)⁻¹ Φᵀy/N, of centred columns if there is an offset; the offset, and δ."""
+        features = Features(self.kernel, vectors)
+        sums = normal_statistics(self._table, features, executor=self.executor) * (1 / self._rows.n_rows)
+        gram, cross, means = sums.gram, sums.cross[:, :-1], sums.cross[:, -1]
+        if not self._offset:
+            coefficients, used = _solve_definite(gram, cross, ridge)
+            return coefficients, np.zeros(cross.shape[1]), used
+        middle = np.mean(self._targets, axis=0)
+        coefficients, used = _solve_definite(gram - np.outer(means, means), cross - np.outer(means, middle), ridge)
+        return coefficients, middle - means @ coefficients, used
+
+    def _compare(self, vectors: FloatArray, coefficients: FloatArray, offset: FloatArray) -> tuple[float, FloatArray]:
+        residuals = self._targets - offset
+        residuals -= kernel_times(self._rows, self.kernel, vectors, coefficients, executor=self.executor)
+        return float(np.sum(np.mean(residuals**2, axis=0))), residuals
+
+    def _gradient(
+        self, vectors: FloatArray, coefficients: FloatArray, residuals: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        by_value = residuals * (-2.0 / len(residuals))
+        here = InnerProducts(self.kernel, self.inputs, by_value, executor=self.executor, shift=self._middle).at(vectors)
+        return here.gradient(coefficients), here.values
+
+
+def output_units(deviations: FloatArray, sizes: FloatArray) -> FloatArray:
+    """Standard deviations of outputs; of those that are constant their size, or 1."""
+    constant = deviations <= _CONSTANT * sizes
+    return np.where(constant, np.where(sizes > 0, sizes, 1.0), deviations)
+
+
+def _solve_definite(matrix: FloatArray, right: FloatArray, ridge: float) -> tuple[FloatArray, float]:
     """(M + δI)⁻¹ right, and δ, which grows tenfold until rounding leaves the matrix definite."""
     most = _WORST_RIDGE * ridge
     while ridge <= most:

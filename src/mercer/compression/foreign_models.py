@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import issparse
+from sklearn.base import is_classifier
 from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.svm import SVC, SVR, NuSVC, NuSVR, OneClassSVM
@@ -52,8 +53,7 @@ def make_expansion(
 # ------------------------------------------------------------------------------------------ support vector machines
 
 
-def _machine(model: Any, coefficients: FloatArray | None = None) -> KernelExpansion:
-    """The expansion of a machine of libsvm, with ``dual_coef_`` as coefficients unless others are given."""
+def _read_machine(model: Any) -> Reading:
     owner = type(model).__name__
     if isinstance(model.kernel, str):
         points = model.support_vectors_
@@ -66,42 +66,24 @@ def _machine(model: Any, coefficients: FloatArray | None = None) -> KernelExpans
     if kernel is None:
         msg = f"{owner} has kernel={model.kernel!r}, which is not known here."
         raise ValueError(msg)
-    coefficients = dense(model.dual_coef_).T if coefficients is None else coefficients
-    return make_expansion(kernel, dense(points), coefficients, dense(model.intercept_))
-
-
-def _read_regression_machine(model: Any) -> Reading:
-    return Reading(_machine(model), Regression(flat=True))
-
-
-def _read_one_class_machine(model: OneClassSVM) -> Reading:
-    return Reading(_machine(model), Novelty(float(np.ravel(model.offset_)[0])))
-
-
-def _read_classification_machine(model: Any) -> Reading:
-    if len(model.classes_) == 2:
+    coefficients = dense(model.dual_coef_).T
+    outputs: Outputs = Regression(flat=True)
+    if isinstance(model, OneClassSVM):
+        outputs = Novelty(float(np.ravel(model.offset_)[0]))
+    elif is_classifier(model) and len(model.classes_) == 2:
         # dual_coef_ has the sign of the decision function here, which is the opposite of libsvm's
-        return Reading(_machine(model), OneVsRest(model.classes_))
-    coefficients = pair_coefficients(dense(model.dual_coef_), np.asarray(model.n_support_))
-    outputs = OneVsOne(model.classes_, model.decision_function_shape, bool(model.break_ties))
-    return Reading(_machine(model, coefficients), outputs)
+        outputs = OneVsRest(model.classes_)
+    elif is_classifier(model):
+        outputs = OneVsOne(model.classes_, model.decision_function_shape, bool(model.break_ties))
+        coefficients = pair_coefficients(coefficients.T, np.asarray(model.n_support_))
+    return Reading(make_expansion(kernel, dense(points), coefficients, dense(model.intercept_)), outputs)
 
 
 def pair_coefficients(dual: FloatArray, n_support: IntArray) -> FloatArray:
-    """Coefficients of one function per pair of classes, from libsvm's table.
+    """Coefficients (m, pairs) of one function per pair of classes, (0, 1), (0, 2), …, (1, 2), …, from libsvm's table.
 
-    Parameters
-    ----------
-    dual : array (classes - 1, m)
-        The vectors stand in the order of their classes. A vector of class i has one coefficient for each other class j,
-        in row j, or j - 1 if j > i.
-    n_support : array (classes,)
-        Vectors of each class.
-
-    Returns
-    -------
-    array (m, classes·(classes - 1)/2)
-        In the order (0, 1), (0, 2), …, (1, 2), …; zero for vectors of other classes.
+    The m vectors stand in the order of their classes, ``n_support`` of each. In ``dual`` (classes - 1, m), a vector of
+    class i has one coefficient for each other class j, in row j, or j - 1 if j > i.
     """
     n_classes, ends = len(n_support), np.cumsum(n_support)
     of_class = [slice(end - count, end) for count, end in zip(n_support, ends, strict=True)]
@@ -160,11 +142,7 @@ def _process_rows(rows: Any, model: Any) -> FloatArray:
 
 
 READERS: dict[type, Callable[[Any], Reading]] = {
-    SVC: _read_classification_machine,
-    NuSVC: _read_classification_machine,
-    SVR: _read_regression_machine,
-    NuSVR: _read_regression_machine,
-    OneClassSVM: _read_one_class_machine,
+    **dict.fromkeys((SVC, NuSVC, SVR, NuSVR, OneClassSVM), _read_machine),
     KernelRidge: _read_kernel_ridge,
     GaussianProcessRegressor: _read_process_regressor,
     GaussianProcessClassifier: _read_process_classifier,

@@ -11,8 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from mercer._typing import FloatArray
 from mercer.compression.construct import Construction, construct
-from mercer.compression.data_distance import DataDistance, output_units
-from mercer.compression.distance import Distance, FeatureDistance
+from mercer.compression.distance import DataDistance, Distance, FeatureDistance, output_units
 from mercer.compression.refine import refine
 from mercer.engine import ArrayRows, Executor, kernel_times
 from mercer.model import KernelExpansion

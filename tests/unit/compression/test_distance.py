@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
 
-from mercer.compression.data_distance import DataDistance
-from mercer.compression.distance import FeatureDistance
+from mercer.compression.distance import DataDistance, FeatureDistance
 from mercer.compression.inner_products import InnerProducts
 from mercer.engine import Threads
 from mercer.exceptions import NotPositiveDefiniteError
