@@ -87,29 +87,22 @@ def _plain(scale: Any) -> Any:
 def named_kernel(name: str, *, gamma: float, degree: float, coef0: float, owner: str) -> KernelPlusConstant | None:
     """The kernel ``rbf``, ``linear`` or ``poly`` with scikit-learn's parameters as numbers; None for other names.
 
-    Raises
-    ------
-    ValueError
-        If the kernel is not positive definite; ``owner`` names the model in the message.
+    ``owner`` names the model in the message if the kernel is not positive definite.
     """
-    is_polynomial = name in ("poly", "polynomial")
-    refusals = (
-        (name == "sigmoid", ", which is not positive definite: it has no space in which to compress."),
-        (name == "precomputed", ": its kernel is not known as a function. Fit it on the rows themselves."),
-        (
-            (name == "rbf" or is_polynomial) and not gamma >= 0,
-            f" with gamma={gamma!r}: with gamma below 0 it is not positive definite.",
-        ),
-        (is_polynomial and not coef0 >= 0, f" with coef0={coef0!r}: with coef0 below 0 it is not positive definite."),
-        (
-            is_polynomial and not (degree >= 0 and float(degree).is_integer()),
-            f" with degree={degree!r}: only whole degrees are positive definite.",
-        ),
-    )
-    for is_refused, reason in refusals:
-        if is_refused:
-            msg = f"{owner} has kernel={name!r}{reason}"
-            raise ValueError(msg)
+    is_polynomial, reason = name in ("poly", "polynomial"), ""
+    if name == "sigmoid":
+        reason = ", which is not positive definite: it has no space in which to compress."
+    elif name == "precomputed":
+        reason = ": its kernel is not known as a function. Fit it on the rows themselves."
+    elif (name == "rbf" or is_polynomial) and not gamma >= 0:
+        reason = f" with gamma={gamma!r}: with gamma below 0 it is not positive definite."
+    elif is_polynomial and not coef0 >= 0:
+        reason = f" with coef0={coef0!r}: with coef0 below 0 it is not positive definite."
+    elif is_polynomial and not (degree >= 0 and float(degree).is_integer()):
+        reason = f" with degree={degree!r}: only whole degrees are positive definite."
+    if reason:
+        msg = f"{owner} has kernel={name!r}{reason}"
+        raise ValueError(msg)
     if name == "linear":
         return KernelPlusConstant(Linear())
     if name == "rbf":

@@ -31,8 +31,8 @@ __all__ = ["AtVectors", "InnerProducts", "SmallTile"]
 
 # Beyond so many outputs a second tile costs less than the products of all outputs.
 _FEW_OUTPUTS = 3
-# Passes of so few numbers are one tile, for one worker: for the executor to find that out takes a tenth of a step.
-_ONE_TILE = 1 << 16
+# Passes over so few numbers (1 MB) are one tile, for one worker. To leave that to the executor takes a tenth longer.
+_ONE_TILE = 1 << 17
 
 
 class InnerProducts:
@@ -70,6 +70,8 @@ class InnerProducts:
 
     def values(self, vectors: FloatArray) -> FloatArray:
         """f(z_j), shape (m, p)."""
+        if len(self.points) * len(vectors) <= _ONE_TILE:
+            return np.asarray(self.kernel.bind(vectors).tile(self._whole.rows).T @ self.coefficients)
         return transposed_times(self._rows, self.kernel, vectors, self.coefficients, executor=self._executor)
 
     def reduce(self, work: Pass[FloatArray, FloatArray]) -> FloatArray:
