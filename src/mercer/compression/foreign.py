@@ -208,17 +208,13 @@ def _read_nystroem(steps: list[Any]) -> Reading:
     expansion = make_expansion(kernel, dense(features.components_), coefficients, intercept)
     if is_detector:
         return Reading(expansion, Novelty(float(np.ravel(linear.offset_)[0])))
-    if is_classifier(linear):
-        return Reading(expansion, OneVsRest(_classes(linear)))
-    return Reading(expansion, Regression(flat=np.ndim(linear.coef_) == 1))
-
-
-def _classes(linear: Any) -> Any:
+    if not is_classifier(linear):
+        return Reading(expansion, Regression(flat=np.ndim(linear.coef_) == 1))
     labels = getattr(linear, "_label_binarizer", None)  # of a RidgeClassifier, which alone takes several labels per row
     if labels is not None and labels.y_type_.startswith("multilabel"):
         msg = f"{type(linear).__name__} decides on several labels at once: only one label per row can be taken."
         raise ValueError(msg)
-    return linear.classes_
+    return Reading(expansion, OneVsRest(linear.classes_))
 
 
 # ------------------------------------------------------------------------------------------------------------- scalers

@@ -81,9 +81,6 @@ def _plain(scale: Any) -> Any:
     return float(scale.item()) if scale.size == 1 else scale
 
 
-# ------------------------------------------------------------------------------------------------ kernels by name
-
-
 def named_kernel(name: str, *, gamma: float, degree: float, coef0: float, owner: str) -> KernelPlusConstant | None:
     """The kernel ``rbf``, ``linear`` or ``poly`` with scikit-learn's parameters as numbers; None for other names.
 
@@ -114,9 +111,6 @@ def named_kernel(name: str, *, gamma: float, degree: float, coef0: float, owner:
     return KernelPlusConstant(Polynomial(int(degree), scale=float(gamma), offset=float(coef0)))
 
 
-# ----------------------------------------------------------------------------------------- kernels of other kinds
-
-
 def matrix_kernel(function: Any, *, owner: str) -> KernelPlusConstant:
     """A function of two matrices, which may be a kernel object of scikit-learn or of ours."""
     if isinstance(function, Kernel):
@@ -133,13 +127,8 @@ def pairwise_kernel(kernel: Any, parameters: dict[str, Any], *, n_features: int,
     if not isinstance(kernel, str):  # a function of two rows
         return KernelPlusConstant(Function(partial(pairwise_kernels, metric=kernel, **parameters)))
     given = {name: value for name, value in parameters.items() if value is not None}
-    known = named_kernel(
-        kernel,
-        gamma=given.get("gamma", 1.0 / n_features),
-        degree=given.get("degree", 3),
-        coef0=given.get("coef0", 1),
-        owner=owner,
-    )
+    gamma, degree, coef0 = given.get("gamma", 1.0 / n_features), given.get("degree", 3), given.get("coef0", 1)
+    known = named_kernel(kernel, gamma=gamma, degree=degree, coef0=coef0, owner=owner)
     if known is not None:
         return known
     allowed = {name: value for name, value in given.items() if name in KERNEL_PARAMS.get(kernel, ())}

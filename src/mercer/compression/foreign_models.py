@@ -50,9 +50,6 @@ def make_expansion(
     return KernelExpansion(kernel.kernel, points, coefficients, constants)
 
 
-# ------------------------------------------------------------------------------------------ support vector machines
-
-
 def _read_machine(model: Any) -> Reading:
     owner = type(model).__name__
     if isinstance(model.kernel, str):
@@ -93,9 +90,6 @@ def pair_coefficients(dual: FloatArray, n_support: IntArray) -> FloatArray:
         result[of_class[i], column] = dual[j - 1, of_class[i]]
         result[of_class[j], column] = dual[i, of_class[j]]
     return result
-
-
-# ------------------------------------------------------------------------------------- kernel ridge, Gaussian processes
 
 
 def _read_kernel_ridge(model: KernelRidge) -> Reading:
