@@ -138,7 +138,7 @@ class CompressedModel(BaseEstimator):
         raise NotImplementedError
 
     def _values(self, X: Any) -> FloatArray:
-        check_is_fitted(self, "expansion_")
+        """Of the expansion, for ``outputs_``, which has checked that the model is fitted."""
         table: Any = check_table(self, X, reset=False)
         return self.expansion_.evaluate(table, executor=Threads(self.n_jobs))
 
