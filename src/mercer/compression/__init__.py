@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mercer.compression.foreign import as_expansion
-    from mercer.compression.model_compression import compress
+    from mercer.compression.model_compression import CompressedPipeline, compress
     from mercer.compression.models import CompressedClassifier, CompressedOutlierDetector, CompressedRegressor
-    from mercer.compression.pipelines import CompressedPipeline
 
 # Loaded when they are first used: the readers of foreign models import much of scikit-learn.
 _HOMES = {
     "CompressedClassifier": "mercer.compression.models",
     "CompressedOutlierDetector": "mercer.compression.models",
-    "CompressedPipeline": "mercer.compression.pipelines",
+    "CompressedPipeline": "mercer.compression.model_compression",
     "CompressedRegressor": "mercer.compression.models",
     "as_expansion": "mercer.compression.foreign",
     "compress": "mercer.compression.model_compression",

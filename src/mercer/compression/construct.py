@@ -11,43 +11,31 @@ say which points are taken.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from mercer._typing import FloatArray, IntArray
 from mercer.compression.distance import FeatureDistance
-from mercer.compression.factor import GrowingFactor
 from mercer.compression.irprop import irprop
 from mercer.kernels.stationary import Stationary
 
-__all__ = ["Construction", "construct", "universal_sampling"]
+__all__ = ["Construction", "GrowingFactor", "construct", "universal_sampling"]
 
+# A vector is refused if the others span it but for this share of k(z, z).
+NEAR_DEPENDENT = 1e-9
 _EXPLAINED = 1e-14  # share of |f|² below which nothing is left to explain but rounding
+_POOL = 1000  # draws from which the best starts are chosen, at the least
 _FALLBACK = 100  # points that are tried in its place where a search has found no vector
 _LEAST_DIAGONAL = 1e-150  # k(z, z) is zero at the origin of a linear kernel; its square must not vanish
 
 
-@dataclass(frozen=True)
-class Construction:
-    """Vectors in the order in which they came.
-
-    Attributes
-    ----------
-    vectors : array (m, d)
-    distances : array (m,)
-        ρ² after each vector.
-    n_iter : int
-        Steps of iRprop⁺ in all.
-    """
+class Construction(NamedTuple):
+    """Vectors (m, d) in the order in which they came, and ρ² after each, (m,)."""
 
     vectors: FloatArray
     distances: FloatArray
-    n_iter: int
-
-    def first(self, n_vectors: int) -> Construction:
-        """The same, ended earlier."""
-        return Construction(self.vectors[:n_vectors], self.distances[:n_vectors], self.n_iter)
 
 
 def universal_sampling(sizes: FloatArray, n_draws: int, rng: np.random.RandomState) -> IntArray:
@@ -80,39 +68,58 @@ def construct(
     given: FloatArray | None = None,
     best_starts: bool = True,
 ) -> Construction:
-    """Build up to ``n_vectors`` vectors; fewer where no vector is left that the others do not span.
+    """Build up to ``n_vectors`` vectors, after given ones; fewer where no vector is left that the others do not span.
 
-    Cost: n·n_starts kernel values per step of iRprop⁺, for each vector.
-
-    Parameters
-    ----------
-    distance : FeatureDistance
-    n_vectors : int
-    unit : array (d,)
-        A large step of a vector, by feature.
-    rng : RandomState
-    n_starts : int
-        Starts per vector, optimised together.
-    max_iter : int
-        Most steps of iRprop⁺ per vector.
-    given : array (q, d) or None
-        Vectors to begin with.
-    best_starts : bool
-        Whether to start from the best points of a pool so drawn, or from the points as they are drawn.
+    Each is searched for from ``n_starts`` points at once, by at most ``max_iter`` steps of iRprop⁺ with ``unit`` (d,)
+    as a large step. The starts are the best points of a pool that is drawn in proportion to the coefficients or, if not
+    ``best_starts``, the points as they are drawn. Cost: n·n_starts kernel values per step.
     """
     builder = _Builder(distance, n_vectors)
     for vector in np.empty((0, len(unit))) if given is None else given:
         builder.add(vector[np.newaxis])
     pool = _Pool(distance, n_vectors, n_starts, rng, best=best_starts)
-    while builder.size < n_vectors and builder.left > _EXPLAINED * distance.start:
+    while builder.size < n_vectors and builder.curve[-1] > _EXPLAINED * distance.start:
         starts = pool.starts(builder)
         if max_iter > 0:
             found = irprop(builder.search, starts, unit=unit, max_iter=max_iter, tol=1e-3)
-            builder.n_iter += found.n_iter
             starts = np.concatenate([found.parameters[np.argsort(found.errors)], starts])
-        if not builder.add(starts) and not builder.add(pool.others(builder)):
+        if not builder.add(starts) and not builder.add(pool.best(builder, _FALLBACK)):
             break
-    return builder.construction()
+    return Construction(builder.vectors[: builder.size].copy(), np.array(builder.curve[1:]))
+
+
+class GrowingFactor:
+    """K = LLᵀ of vectors that come one after the other, ``room`` at the most, and K⁻¹c for a right-hand side c."""
+
+    def __init__(self, room: int, n_outputs: int) -> None:
+        self._lower = np.zeros((room, room), order="F")
+        self._whitened = np.zeros((room, n_outputs))  # L⁻¹ c
+        self.size = 0
+
+    def add(self, column: FloatArray, diagonal: float, right: FloatArray) -> bool:
+        """Take in a vector, given k with those before, k(z, z) and its right-hand side; False if it is near-dependent.
+
+        Cost: m² operations.
+        """
+        m, lower = self.size, self._lower
+        row = solve_triangular(lower[:m, :m], column, lower=True) if m else np.empty(0)
+        pivot = diagonal - float(row @ row)
+        if not pivot > NEAR_DEPENDENT * diagonal:
+            return False
+        lower[m, :m], lower[m, m] = row, np.sqrt(pivot)
+        self._whitened[m] = (right - row @ self._whitened[:m]) / lower[m, m]
+        self.size = m + 1
+        return True
+
+    @property
+    def explained(self) -> float:
+        """cᵀK⁻¹c, summed over the columns: by this the vectors so far have lowered the distance."""
+        return float(np.sum(self._whitened[: self.size] ** 2))
+
+    def solution(self) -> FloatArray:
+        """K⁻¹c, shape (m, p)."""
+        m = self.size
+        return np.asarray(solve_triangular(self._lower[:m, :m], self._whitened[:m], lower=True, trans=1))
 
 
 class _Builder:
@@ -120,20 +127,14 @@ class _Builder:
 
     def __init__(self, distance: FeatureDistance, room: int) -> None:
         self._distance, self._kernel = distance, distance.kernel
-        self._factor = GrowingFactor(room, distance.n_outputs)
+        self._factor = GrowingFactor(room, distance.products.n_outputs)
         self.vectors = np.empty((room, distance.points.shape[1]))
-        self.coefficients: FloatArray = np.empty((0, distance.n_outputs))
-        self._curve: list[float] = []
-        self.n_iter = 0
+        self.coefficients: FloatArray = np.empty((0, distance.products.n_outputs))
+        self.curve = [distance.start]  # ρ² before and after each vector
 
     @property
     def size(self) -> int:
         return self._factor.size
-
-    @property
-    def left(self) -> float:
-        """ρ²."""
-        return self._curve[-1] if self._curve else self._distance.start
 
     def add(self, candidates: FloatArray) -> bool:
         """Take in the first candidate that the vectors do not span; whether there is one."""
@@ -145,50 +146,33 @@ class _Builder:
                 self.vectors[self.size - 1] = candidate
                 self.coefficients = self._factor.solution()
                 distance = self._distance.start - self._distance.norm * self._factor.explained
-                self._curve.append(max(distance, 0.0))
+                self.curve.append(max(distance, 0.0))
                 return True
         return False
 
-    def search(self, z: FloatArray, _problems: IntArray) -> tuple[FloatArray, FloatArray]:
+    def search(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
         """E of each row and its gradient."""
-        kernel, here = self._kernel, self._distance.products.bind(z)
+        kernel, here = self._kernel, self._distance.products.at(z)
         known = here.tile(self.vectors[: self.size])
-        residual: FloatArray = np.empty(0)
         diagonal = np.maximum(kernel.diagonal(z), _LEAST_DIAGONAL)[:, np.newaxis]
-
-        def weigh(values: FloatArray) -> FloatArray:
-            nonlocal residual
-            residual = values - known.values.T @ self.coefficients
-            return -2.0 * residual / diagonal
-
-        _, gradient = here.values_and_gradient(weigh)
-        gradient -= known.gradient(self.coefficients @ (-2.0 * residual / diagonal).T)
+        residual = here.values - known.values.T @ self.coefficients
+        weights = -2.0 * residual / diagonal
+        gradient = here.gradient(weights) - known.gradient(self.coefficients @ weights.T)
         squares = np.sum(residual**2, axis=1, keepdims=True)
         if not isinstance(kernel, Stationary):  # k(z, z) varies
             gradient += 2.0 * kernel.points_gradient(z, z, np.diag((squares / diagonal**2)[:, 0]))
         return -(squares / diagonal)[:, 0], gradient
 
-    def gains(self, candidates: FloatArray, values: FloatArray, columns: FloatArray) -> FloatArray:
-        """-E of candidates, given f and k with the vectors there."""
-        residual = values - columns @ self.coefficients
-        diagonal = np.maximum(self._kernel.diagonal(candidates), _LEAST_DIAGONAL)
-        return np.asarray(np.sum(residual**2, axis=1) / diagonal)
-
-    def construction(self) -> Construction:
-        return Construction(self.vectors[: self.size].copy(), np.array(self._curve), self.n_iter)
-
 
 class _Pool:
     """Points of the expansion from which searches start, drawn in proportion to their coefficients."""
 
-    _SIZE = 1000
-
     def __init__(
         self, distance: FeatureDistance, n_vectors: int, n_starts: int, rng: np.random.RandomState, *, best: bool
     ) -> None:
-        self._kernel, self._n_starts, self._best = distance.kernel, n_starts, best
+        self._kernel, self._n_starts, self._is_sorted = distance.kernel, n_starts, best
         sizes = np.sqrt(np.sum(distance.products.coefficients**2, axis=1))
-        drawn = universal_sampling(sizes, max(n_starts * n_vectors, self._SIZE if best else 0), rng)
+        drawn = universal_sampling(sizes, max(n_starts * n_vectors, _POOL if best else 0), rng)
         if best:
             drawn = np.unique(drawn)
         self._points = distance.points[drawn]
@@ -198,19 +182,17 @@ class _Pool:
 
     def starts(self, builder: _Builder) -> FloatArray:
         """Where to search for the next vector, shape (n_starts, d)."""
-        if not self._best:
-            first = builder.size * self._n_starts
-            return np.take(self._points, np.arange(first, first + self._n_starts), axis=0, mode="wrap")
-        return np.asarray(self._points[self._order(builder)[: self._n_starts]])
+        if self._is_sorted:
+            return self.best(builder, self._n_starts)
+        first = builder.size * self._n_starts
+        return np.take(self._points, np.arange(first, first + self._n_starts), axis=0, mode="wrap")
 
-    def others(self, builder: _Builder) -> FloatArray:
-        """Points to fall back on where a search has found nothing new, the best first."""
-        return np.asarray(self._points[self._order(builder)[:_FALLBACK]])
-
-    def _order(self, builder: _Builder) -> IntArray:
+    def best(self, builder: _Builder, number: int) -> FloatArray:
+        """Points where E is least, the best first."""
         new = builder.vectors[self._known : builder.size]
         if len(new):
             self._columns[:, self._known : builder.size] = self._kernel(self._points, new)
             self._known = builder.size
-        gains = builder.gains(self._points, self._values, self._columns[:, : self._known])
-        return np.argsort(-gains, kind="stable")
+        residual = self._values - self._columns[:, : self._known] @ builder.coefficients
+        errors = -np.sum(residual**2, axis=1) / np.maximum(self._kernel.diagonal(self._points), _LEAST_DIAGONAL)
+        return np.asarray(self._points[np.argsort(errors, kind="stable")[:number]])

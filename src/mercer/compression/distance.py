@@ -1,4 +1,6 @@
-r"""The distance of two expansions in feature space, as a function of the smaller one.
+r"""How far two expansions are from each other, as a function of the smaller one.
+
+In feature space:
 
 ================  =====================  ==================================================================
 document          here                   what
@@ -18,24 +20,32 @@ distance is a function of the vectors alone, and its gradient is that for fixed 
 δ keeps J smooth where vectors meet. Several outputs share the vectors, and each counts in units of its own norm:
 :math:`\rho^2` is the sum over outputs of :math:`\rho_o^2\,\overline{|f|^2}/|f_o|^2`, which for one output is the
 document's.
+
+On given inputs, the mean squared difference: with :math:`\Phi = k(X, z)` and y the values of f on N inputs,
+coefficients and offset eliminated,
+
+.. math:: J(z) = \min_{\beta, b}\ \tfrac1N|y - \Phi\beta - b|^2 + \delta|\beta|^2, \qquad
+          \partial_{z_j} J = -\tfrac2N \sum_i r_i\,\beta_j\,\partial_{z_j} k(x_i, z_j), \quad r = y - \Phi\beta - b:
+
+the residuals are the coefficients of an expansion on the inputs, whose gradient at the vectors is what is needed.
+Outputs count in units of their standard deviations on the inputs.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import lapack
 
 from mercer._typing import FloatArray
 from mercer.compression.inner_products import InnerProducts
-from mercer.engine import ArrayRows, Executor, kernel_diagonal, kernel_times
+from mercer.engine import ArrayRows, ArrayTable, Executor, Features, kernel_diagonal, kernel_times, normal_statistics
 from mercer.exceptions import NotPositiveDefiniteError
-from mercer.kernels import Kernel
 from mercer.model import KernelExpansion
 
-__all__ = ["Distance", "Evaluation", "FeatureDistance", "solve_definite"]
+__all__ = ["DataDistance", "Distance", "Evaluation", "FeatureDistance", "output_units"]
 
 # δ per vector, as a share of the mean of k(x, x): rounding of K is about m·eps of it.
 RIDGE = 1e-12
@@ -44,48 +54,26 @@ RIDGE = 1e-12
 PENALTY = 1e-5
 _INDEFINITE = 1e-12  # a norm below zero by more than this share of its bound is no rounding
 _WORST_RIDGE = 1e6  # times the first: a matrix that is then still indefinite is no matter of rounding
+_CONSTANT = 1e-12  # share of its size below which an output's deviation is nothing but rounding
+_NONE = np.empty(0)
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """A distance at some vectors.
+class Evaluation(NamedTuple):
+    """A distance at some vectors; arrays that were not asked for are empty."""
 
-    Attributes
-    ----------
-    value : float
-        What is minimised: the distance and, if coefficients are eliminated, δ|β|².
-    distance : float
-        Without δ|β|².
-    coefficients : array (m, p)
-    by_vectors : array (m, d)
-        Gradient of the value.
-    by_coefficients : array (m, p)
-        Zero where coefficients are eliminated.
-    offset : array (p,)
-        A constant that is part of what is compared.
-    """
-
-    value: float
+    value: float  # what is minimised: the distance and, if coefficients are eliminated, δ|β|²
     distance: float
-    coefficients: FloatArray
-    by_vectors: FloatArray
-    by_coefficients: FloatArray
-    offset: FloatArray = field(default_factory=lambda: np.zeros(1))
+    coefficients: FloatArray  # (m, p)
+    by_vectors: FloatArray = _NONE  # gradient of the value, (m, d)
+    by_coefficients: FloatArray = _NONE  # (m, p), where coefficients are not eliminated
+    offset: FloatArray = _NONE  # (p,), a constant that is part of what is compared
 
 
 class Distance(ABC):
-    """What a descent minimises over vectors (m, d).
+    """What a descent minimises over vectors (m, d)."""
 
-    Attributes
-    ----------
-    units : array (p,)
-        In which the outputs are compared, and coefficients are given.
-    norm : float
-        The distance in units of itself is this much.
-    """
-
-    units: FloatArray
-    norm: float
+    units: FloatArray  # (p,), in which the outputs are compared, and coefficients are given
+    norm: float  # the distance in units of itself is this much
     _diagonal: float  # what the ridge is a share of
 
     @abstractmethod
@@ -94,7 +82,7 @@ class Distance(ABC):
 
     @abstractmethod
     def joint(self, vectors: FloatArray, coefficients: FloatArray) -> Evaluation:
-        """With given coefficients."""
+        """With given coefficients, in units of the outputs."""
 
     @abstractmethod
     def solve(self, vectors: FloatArray) -> Evaluation:
@@ -109,92 +97,74 @@ class Distance(ABC):
         squares, least = float(np.vdot(start.coefficients, start.coefficients)), self.ridge(len(start.coefficients))
         return max(least, PENALTY * start.distance / self.norm / squares) if squares > 0 and self.norm > 0 else least
 
+    def _evaluation(
+        self,
+        value: float,
+        distance: float,
+        coefficients: FloatArray,
+        gradient: FloatArray = _NONE,
+        inner: FloatArray = _NONE,
+        offset: FloatArray = _NONE,
+    ) -> Evaluation:
+        """From numbers in units of the norm."""
+        norm, distance = self.norm, max(distance, 0.0)  # which rounding may leave below zero
+        return Evaluation(norm * value, norm * distance, coefficients, norm * gradient, norm * inner, offset)
+
 
 class FeatureDistance(Distance):
     """ρ² of an expansion and what is to replace it; outputs in units of their norms.
 
     One pass over n² kernel values for the norm; then n·m kernel values per evaluation, in tiles.
-
-    Parameters
-    ----------
-    expansion : KernelExpansion
-        In float64.
-    executor : Executor
-
-    Attributes
-    ----------
-    values : array (n, p)
-        f at the expansion's own points, without its intercept.
-    units : array (p,)
-        |f_o|.
-    norm : float
-        Mean of |f_o|² over the outputs that are not zero.
     """
 
     def __init__(self, expansion: KernelExpansion, *, executor: Executor) -> None:
-        self.kernel: Kernel = expansion.kernel
-        self.points, self.executor = expansion.points, executor
+        self.kernel, self.points, coefficients = expansion.kernel, expansion.points, expansion.coefficients
         rows = ArrayRows(self.points, checked=True)
-        self.values = kernel_times(rows, self.kernel, self.points, expansion.coefficients, executor=executor)
+        # f at its own points, without the intercept
+        self.values = kernel_times(rows, self.kernel, self.points, coefficients, executor=executor)
         diagonal = kernel_diagonal(rows, self.kernel, executor=executor)
         self._diagonal = float(np.mean(diagonal))
-        squares = np.einsum("ij,ij->j", expansion.coefficients, self.values)  # αᵀKα
+        squares = np.einsum("ij,ij->j", coefficients, self.values)  # αᵀKα
         # No norm is larger than this, and rounding is a share of it.
-        bounds = (np.sqrt(np.maximum(diagonal, 0.0)) @ np.abs(expansion.coefficients)) ** 2
+        bounds = (np.sqrt(np.maximum(diagonal, 0.0)) @ np.abs(coefficients)) ** 2
         if np.any(diagonal < 0) or np.any(squares < -_INDEFINITE * bounds):
             msg = "the expansion has a negative norm: its kernel is not positive definite on its points."
             raise NotPositiveDefiniteError(msg)
         squares = np.where(squares > np.finfo(np.float64).eps * bounds, squares, 0.0)  # else coefficients cancel
-        self.units = np.sqrt(np.where(squares > 0, squares, 1.0))
+        self.units = np.sqrt(np.where(squares > 0, squares, 1.0))  # |f_o|
         self._count = float(np.sum(squares > 0))  # |f|² of an output in its own unit is 1, or 0
         self.norm = float(np.sum(squares)) / max(self._count, 1.0)
-        self.products = InnerProducts(self.kernel, self.points, expansion.coefficients / self.units, executor=executor)
-
-    @property
-    def n_outputs(self) -> int:
-        """How many functions share the vectors."""
-        return self.products.n_outputs
-
-    @property
-    def start(self) -> float:
-        """The distance without any vector."""
-        return self.norm * self._count
+        self.start = self.norm * self._count  # the distance without any vector
+        self.products = InnerProducts(self.kernel, self.points, coefficients / self.units, executor=executor)
 
     def eliminated(self, vectors: FloatArray, ridge: float) -> Evaluation:
-        """With the best coefficients for these vectors."""
-        here = self.products.bind(vectors)
+        """J and its gradient."""
+        here = self.products.at(vectors)
         K = here.tile(vectors)
-        solved: FloatArray = np.empty(0)
-        used = ridge
-
-        def weigh(c: FloatArray) -> FloatArray:
-            nonlocal solved, used
-            solved, used = solve_definite(K.values, c, ridge)
-            return -2.0 * solved
-
-        c, gradient = here.values_and_gradient(weigh)
-        gradient += 2.0 * K.gradient(solved @ solved.T)
-        value = self._count - float(np.vdot(c, solved))
-        distance = value - used * float(np.vdot(solved, solved))
-        return self._evaluation(value, distance, solved, gradient, np.zeros_like(solved))
+        solved, value, distance = self._solve(K.values, here.values, ridge)
+        gradient = here.gradient(-2.0 * solved) + 2.0 * K.gradient(solved @ solved.T)
+        return self._evaluation(value, distance, solved, gradient)
 
     def joint(self, vectors: FloatArray, coefficients: FloatArray) -> Evaluation:
-        """With given coefficients, in units of the outputs."""
-        here = self.products.bind(vectors)
+        """ρ² and its gradients."""
+        here = self.products.at(vectors)
         K = here.tile(vectors)
-        c, gradient = here.values_and_gradient(lambda _: -2.0 * coefficients)
-        gradient += 2.0 * K.gradient(coefficients @ coefficients.T)
+        gradient = here.gradient(-2.0 * coefficients) + 2.0 * K.gradient(coefficients @ coefficients.T)
         fitted = K.values @ coefficients
-        value = self._count + float(np.vdot(coefficients, fitted - 2.0 * c))
-        return self._evaluation(value, value, coefficients, gradient, 2.0 * (fitted - c))
+        value = self._count + float(np.vdot(coefficients, fitted - 2.0 * here.values))
+        return self._evaluation(value, value, coefficients, gradient, 2.0 * (fitted - here.values))
 
     def solve(self, vectors: FloatArray) -> Evaluation:
-        """With the best coefficients, without gradients."""
+        """J alone."""
         K, c = self.kernel(vectors), self.products.values(vectors)
-        solved, ridge = solve_definite(K, c, self.ridge(len(vectors)))
+        solved, value, distance = self._solve(K, c, self.ridge(len(vectors)))
+        return self._evaluation(value, distance, solved)
+
+    def _solve(self, K: FloatArray, c: FloatArray, ridge: float) -> tuple[FloatArray, float, float]:
+        """β = (K + δI)⁻¹c, J and ρ²."""
+        solved, ridge = _solve_definite(K, c, ridge)
         value = self._count - float(np.vdot(c, solved))
-        distance = value - ridge * float(np.vdot(solved, solved))
-        return self._evaluation(value, distance, solved, np.empty(0), np.empty(0))
+        return solved, value, value - ridge * float(np.vdot(solved, solved))
 
     def between(self, vectors: FloatArray, coefficients: FloatArray) -> float:
         """ρ² for given coefficients, in the outputs' own units."""
@@ -202,14 +172,84 @@ class FeatureDistance(Distance):
         difference = self.kernel(vectors) @ scaled - 2.0 * self.products.values(vectors)
         return self.norm * max(self._count + float(np.vdot(scaled, difference)), 0.0)
 
-    def _evaluation(
-        self, value: float, distance: float, coefficients: FloatArray, gradient: FloatArray, inner: FloatArray
-    ) -> Evaluation:
-        norm = self.norm
-        return Evaluation(norm * value, norm * max(distance, 0.0), coefficients, norm * gradient, norm * inner)
+
+class DataDistance(Distance):
+    """Mean squared difference on inputs; outputs in units of their standard deviations.
+
+    N·m² operations and three times N·m kernel values per evaluation, in tiles. ``values`` (N, p) are those of the
+    expansion on the inputs (N, d), without its intercept; ``offset`` says whether a constant is fitted along.
+    """
+
+    def __init__(
+        self, expansion: KernelExpansion, inputs: FloatArray, values: FloatArray, *, offset: bool, executor: Executor
+    ) -> None:
+        self.kernel, self.inputs, self.executor = expansion.kernel, inputs, executor
+        self._rows, self._offset = ArrayRows(inputs, checked=True), offset
+        self._middle = np.median(inputs, axis=0)
+        sizes = np.sqrt(np.mean(values**2, axis=0))
+        self.units = output_units(np.std(values, axis=0) if offset else sizes, sizes)
+        self.norm = float(np.mean(self.units**2))
+        self._targets = np.asarray(values / self.units)
+        self._table = ArrayTable(self._rows, labels=self._targets)
+        self._diagonal = float(np.mean(kernel_diagonal(self._rows, self.kernel, executor=executor))) ** 2
+
+    def eliminated(self, vectors: FloatArray, ridge: float) -> Evaluation:
+        """J and its gradient."""
+        coefficients, offset, used = self._solve(vectors, ridge)
+        value, residuals = self._compare(vectors, coefficients, offset)
+        gradient, _ = self._gradient(vectors, coefficients, residuals)
+        penalised = value + used * float(np.vdot(coefficients, coefficients))
+        return self._evaluation(penalised, value, coefficients, gradient, offset=offset)
+
+    def joint(self, vectors: FloatArray, coefficients: FloatArray) -> Evaluation:
+        """The difference and its gradients; the offset is the best for these coefficients."""
+        offset = np.zeros(coefficients.shape[1])
+        value, residuals = self._compare(vectors, coefficients, offset)
+        if self._offset:
+            offset = np.mean(residuals, axis=0)
+            residuals -= offset
+            value = float(np.sum(np.mean(residuals**2, axis=0)))
+        gradient, inner = self._gradient(vectors, coefficients, residuals)
+        return self._evaluation(value, value, coefficients, gradient, inner, offset)
+
+    def solve(self, vectors: FloatArray) -> Evaluation:
+        """J alone."""
+        coefficients, offset, _ = self._solve(vectors, self.ridge(len(vectors)))
+        value, _ = self._compare(vectors, coefficients, offset)
+        return self._evaluation(value, value, coefficients, offset=offset)
+
+    def _solve(self, vectors: FloatArray, ridge: float) -> tuple[FloatArray, FloatArray, float]:
+        """(ΦᵀΦ/N + δI)⁻¹ Φᵀy/N, of centred columns if there is an offset; the offset, and δ."""
+        features = Features(self.kernel, vectors)
+        sums = normal_statistics(self._table, features, executor=self.executor) * (1 / self._rows.n_rows)
+        gram, cross, means = sums.gram, sums.cross[:, :-1], sums.cross[:, -1]
+        if not self._offset:
+            coefficients, used = _solve_definite(gram, cross, ridge)
+            return coefficients, np.zeros(cross.shape[1]), used
+        middle = np.mean(self._targets, axis=0)
+        coefficients, used = _solve_definite(gram - np.outer(means, means), cross - np.outer(means, middle), ridge)
+        return coefficients, middle - means @ coefficients, used
+
+    def _compare(self, vectors: FloatArray, coefficients: FloatArray, offset: FloatArray) -> tuple[float, FloatArray]:
+        residuals = self._targets - offset
+        residuals -= kernel_times(self._rows, self.kernel, vectors, coefficients, executor=self.executor)
+        return float(np.sum(np.mean(residuals**2, axis=0))), residuals
+
+    def _gradient(
+        self, vectors: FloatArray, coefficients: FloatArray, residuals: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        by_value = residuals * (-2.0 / len(residuals))
+        here = InnerProducts(self.kernel, self.inputs, by_value, executor=self.executor, shift=self._middle).at(vectors)
+        return here.gradient(coefficients), here.values
 
 
-def solve_definite(matrix: FloatArray, right: FloatArray, ridge: float) -> tuple[FloatArray, float]:
+def output_units(deviations: FloatArray, sizes: FloatArray) -> FloatArray:
+    """Standard deviations of outputs; of those that are constant their size, or 1."""
+    constant = deviations <= _CONSTANT * sizes
+    return np.where(constant, np.where(sizes > 0, sizes, 1.0), deviations)
+
+
+def _solve_definite(matrix: FloatArray, right: FloatArray, ridge: float) -> tuple[FloatArray, float]:
     """(M + δI)⁻¹ right, and δ, which grows tenfold until rounding leaves the matrix definite."""
     most = _WORST_RIDGE * ridge
     while ridge <= most:

@@ -15,19 +15,48 @@ a linear model on ``Nystroem``         ``normalization_.T @ coef_.T``           
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
+import numpy as np
+from sklearn import linear_model as lm
+from sklearn.base import clone, is_classifier
 from sklearn.frozen import FrozenEstimator
+from sklearn.kernel_approximation import Nystroem
 from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
+from sklearn.svm import LinearSVC, LinearSVR
 
+from mercer._typing import FloatArray
 from mercer._validation import check_is_fitted
-from mercer.compression.affine import affine_map, fold
-from mercer.compression.foreign_models import READERS
-from mercer.compression.nystroem import is_nothing, read_nystroem, tail_start
-from mercer.compression.reading import Reading
-from mercer.model import KernelExpansion, Regression, read_outputs
+from mercer.compression.foreign_kernels import pairwise_kernel
+from mercer.compression.foreign_models import READERS, Reading, dense, make_expansion
+from mercer.kernels import Kernel, Linear, Polynomial, Product, Sum
+from mercer.kernels.stationary import Stationary
+from mercer.model import KernelExpansion, Novelty, OneVsRest, Regression, read_outputs
 
-__all__ = ["as_expansion", "read_model", "read_tail", "unwrapped"]
+__all__ = ["affine_map", "as_expansion", "read_model", "read_tail", "tail_start", "unwrapped"]
+
+# Models that predict, or decide by, coef_·φ + intercept_. Those with a link function (PoissonRegressor) do not.
+REGRESSORS = (
+    lm.LinearRegression,
+    lm.Ridge,
+    lm.RidgeCV,
+    lm.BayesianRidge,
+    lm.HuberRegressor,
+    lm.SGDRegressor,
+    LinearSVR,
+)
+SPARSE_REGRESSORS = (lm.Lasso, lm.LassoCV, lm.ElasticNet, lm.ElasticNetCV)
+CLASSIFIERS = (
+    lm.LogisticRegression,
+    lm.RidgeClassifier,
+    lm.RidgeClassifierCV,
+    lm.SGDClassifier,
+    lm.Perceptron,
+    LinearSVC,
+)
+LINEAR_MODELS = (*REGRESSORS, *SPARSE_REGRESSORS, *CLASSIFIERS, lm.SGDOneClassSVM)
 
 
 def as_expansion(model: Any) -> KernelExpansion:
@@ -116,7 +145,7 @@ def _read_pipeline(pipeline: Pipeline) -> Reading:
     start = tail_start(pipeline)
     reading = read_tail(pipeline, start)
     for name, step in reversed(pipeline.steps[:start]):
-        if is_nothing(step):
+        if _is_nothing(step):
             continue
         affine = affine_map(step)
         if affine is None:
@@ -126,11 +155,134 @@ def _read_pipeline(pipeline: Pipeline) -> Reading:
                 f"as_expansion(pipeline[{start - len(pipeline.steps)}:])."
             )
             raise ValueError(msg)
-        reading = reading._replace(expansion=fold(reading.expansion, affine, name=name))
+        reading = reading._replace(expansion=_fold(reading.expansion, affine, name=name))
     return reading
 
 
 def read_tail(pipeline: Pipeline, start: int) -> Reading:
     """The model at the end of a pipeline, in the space of what the steps before ``start`` make of the rows."""
     tail = pipeline.steps[start:]
-    return read_model(tail[0][1]) if len(tail) == 1 else read_nystroem([step for _, step in tail])
+    return read_model(tail[0][1]) if len(tail) == 1 else _read_nystroem([step for _, step in tail])
+
+
+def tail_start(pipeline: Pipeline) -> int:
+    """Number of the step at which the model of a pipeline begins: the last, or ``Nystroem`` before a linear model."""
+    steps = [step for _, step in pipeline.steps]
+    last = len(steps) - 1
+    if not isinstance(steps[last], LINEAR_MODELS):
+        return last
+    for index in range(last - 1, -1, -1):
+        if isinstance(steps[index], Nystroem):
+            return index
+        if not (_is_nothing(steps[index]) or affine_map(steps[index])):
+            break
+    msg = (
+        f"the pipeline ends in {steps[last]!r} on features that are not those of Nystroem (scaled or not): this is not "
+        "a kernel expansion."
+    )
+    raise ValueError(msg)
+
+
+def _read_nystroem(steps: list[Any]) -> Reading:
+    """The expansion of ``Nystroem``, scalers of its features, and a linear model.
+
+    With features φ(x) = S k(x), S the ``normalization_``, the linear model wᵀφ + b has the coefficients Sᵀw.
+    """
+    features, *scalers, linear = steps
+    check_is_fitted(features)
+    check_is_fitted(linear)
+    is_detector, owner = isinstance(linear, lm.SGDOneClassSVM), type(features).__name__
+    weights = np.atleast_2d(dense(linear.coef_)).T  # (features, p)
+    constant = -linear.offset_ if is_detector else linear.intercept_
+    intercept = np.broadcast_to(np.ravel(np.asarray(constant, dtype=np.float64)), weights.shape[1:])
+    for scaler in reversed(scalers):
+        affine = affine_map(scaler)
+        if affine is not None:  # wᵀ(aφ + c) = (aw)ᵀφ + wᵀc
+            weights, intercept = weights * affine.factor[:, np.newaxis], intercept + affine.shift @ weights
+    coefficients = dense(features.normalization_).T @ weights
+    parameters = dict(features.kernel_params or {})
+    if isinstance(features.kernel, str):
+        given = {name: getattr(features, name) for name in ("gamma", "degree", "coef0")}
+        parameters |= {name: value for name, value in given.items() if value is not None}
+    kernel = pairwise_kernel(features.kernel, parameters, n_features=features.n_features_in_, owner=owner)
+    expansion = make_expansion(kernel, dense(features.components_), coefficients, intercept)
+    if is_detector:
+        return Reading(expansion, Novelty(float(np.ravel(linear.offset_)[0])))
+    if not is_classifier(linear):
+        return Reading(expansion, Regression(flat=np.ndim(linear.coef_) == 1))
+    labels = getattr(linear, "_label_binarizer", None)  # of a RidgeClassifier, which alone takes several labels per row
+    if labels is not None and labels.y_type_.startswith("multilabel"):
+        msg = f"{type(linear).__name__} decides on several labels at once: only one label per row can be taken."
+        raise ValueError(msg)
+    return Reading(expansion, OneVsRest(linear.classes_))
+
+
+# ------------------------------------------------------------------------------------------------------------- scalers
+#
+# A stationary kernel sees differences only, (x' - z')/ℓ = (x - z)/(ℓ/a) for x' = ax + b, so a scaler before it is
+# another length scale and other points. A linear kernel alone, and a polynomial one without a shift, can also be
+# folded, as other points; sums and products of these with others cannot, as each would need points of its own.
+
+
+class Affine(NamedTuple):
+    """x' = factor · x + shift, feature by feature; both arrays (d,), no factor zero."""
+
+    factor: FloatArray
+    shift: FloatArray
+
+
+def _is_nothing(step: Any) -> bool:
+    """Whether a step of a pipeline passes rows through."""
+    return step is None or (isinstance(step, str) and step == "passthrough")
+
+
+def affine_map(step: Any) -> Affine | None:
+    """What a fitted scaler does to rows; None for any other step."""
+    kind = type(step)
+    if kind not in (StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler):
+        return None
+    check_is_fitted(step)
+    if getattr(step, "clip", False):  # not affine beyond the range seen
+        return None
+    if kind is MinMaxScaler:
+        return Affine(np.asarray(step.scale_, dtype=np.float64), np.asarray(step.min_, dtype=np.float64))
+    scale, centre = getattr(step, "scale_", None), getattr(step, "center_", None)  # None for 1, and for 0
+    if kind is StandardScaler:  # which has a mean even if it does not subtract it
+        centre = step.mean_ if step.with_mean else None
+    scale = np.ones(step.n_features_in_) if scale is None else np.asarray(scale, dtype=np.float64)
+    centre = np.zeros(step.n_features_in_) if centre is None else np.asarray(centre, dtype=np.float64)
+    return Affine(1.0 / scale, -centre / scale)
+
+
+def _fold(expansion: KernelExpansion, affine: Affine, *, name: str) -> KernelExpansion:
+    """The expansion of the rows before the scaler, f(ax + b) as a function of x; ``name`` is the step's."""
+    kernel, rescaled = expansion.kernel, _rescaled(expansion.kernel, affine.factor)
+    if rescaled is not None:
+        return replace(expansion, kernel=rescaled, points=(expansion.points - affine.shift) / affine.factor)
+    if type(kernel) is Linear:
+        # Σ w_i A (ax + b)·z_i = Σ w_i A x·(a z_i) + A Σ w_i b·z_i
+        constants = kernel.amplitude * (expansion.points @ affine.shift) @ expansion.coefficients
+        points, intercept = expansion.points * affine.factor, expansion.intercept + constants
+        return replace(expansion, points=points, intercept=intercept, variance=None)
+    if type(kernel) is Polynomial and not np.any(affine.shift):
+        return replace(expansion, points=expansion.points * affine.factor, variance=None)
+    msg = (
+        f"the step {name!r} cannot be folded into the kernel {kernel!r}: only into stationary kernels, a linear "
+        "kernel, and a polynomial one if the step does not shift the rows. Take the model behind it: "
+        "as_expansion(pipeline[-1])."
+    )
+    raise ValueError(msg)
+
+
+def _rescaled(kernel: Any, factor: FloatArray) -> Kernel | None:
+    """A stationary kernel of rows times a factor, as a kernel of the rows; None if it is not stationary."""
+    if isinstance(kernel, (Sum, Product)):
+        left, right = _rescaled(kernel.left, factor), _rescaled(kernel.right, factor)
+        return None if left is None or right is None else type(kernel)(left, right)
+    if not isinstance(kernel, Stationary):
+        return None
+    scale = np.asarray(kernel.length_scale, dtype=np.float64) / np.abs(factor)
+    # One number again, where the steps of all features are alike.
+    one = bool(np.all(scale == scale.flat[0]))
+    rescaled: Kernel = clone(kernel).set_params(length_scale=float(scale.flat[0]) if one else scale)
+    return rescaled

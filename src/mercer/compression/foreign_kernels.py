@@ -81,53 +81,34 @@ def _plain(scale: Any) -> Any:
     return float(scale.item()) if scale.size == 1 else scale
 
 
-# ------------------------------------------------------------------------------------------------ kernels by name
-
-
 def named_kernel(name: str, *, gamma: float, degree: float, coef0: float, owner: str) -> KernelPlusConstant | None:
     """The kernel ``rbf``, ``linear`` or ``poly`` with scikit-learn's parameters as numbers; None for other names.
 
-    Raises
-    ------
-    ValueError
-        If the kernel is not positive definite; ``owner`` names the model in the message.
+    ``owner`` names the model in the message if the kernel is not positive definite.
     """
+    is_polynomial, reason = name in ("poly", "polynomial"), ""
+    if name == "sigmoid":
+        reason = ", which is not positive definite: it has no space in which to compress."
+    elif name == "precomputed":
+        reason = ": its kernel is not known as a function. Fit it on the rows themselves."
+    elif (name == "rbf" or is_polynomial) and not gamma >= 0:
+        reason = f" with gamma={gamma!r}: with gamma below 0 it is not positive definite."
+    elif is_polynomial and not coef0 >= 0:
+        reason = f" with coef0={coef0!r}: with coef0 below 0 it is not positive definite."
+    elif is_polynomial and not (degree >= 0 and float(degree).is_integer()):
+        reason = f" with degree={degree!r}: only whole degrees are positive definite."
+    if reason:
+        msg = f"{owner} has kernel={name!r}{reason}"
+        raise ValueError(msg)
     if name == "linear":
         return KernelPlusConstant(Linear())
     if name == "rbf":
-        _check_gamma(gamma, name, owner)
         return KernelPlusConstant(None, 1.0) if gamma == 0 else KernelPlusConstant(Gaussian((2.0 * gamma) ** -0.5))
-    if name in ("poly", "polynomial"):
-        _check_gamma(gamma, name, owner)
-        return _polynomial(name, gamma=gamma, degree=degree, coef0=coef0, owner=owner)
-    if name == "sigmoid":
-        msg = f"{owner} has kernel='sigmoid', which is not positive definite: it has no space in which to compress."
-        raise ValueError(msg)
-    if name == "precomputed":
-        msg = f"{owner} has kernel='precomputed': its kernel is not known as a function. Fit it on the rows themselves."
-        raise ValueError(msg)
-    return None
-
-
-def _polynomial(name: str, *, gamma: float, degree: float, coef0: float, owner: str) -> KernelPlusConstant:
-    if not coef0 >= 0:
-        msg = f"{owner} has kernel={name!r} with coef0={coef0!r}: with coef0 below 0 it is not positive definite."
-        raise ValueError(msg)
-    if not (degree >= 0 and float(degree).is_integer()):
-        msg = f"{owner} has kernel={name!r} with degree={degree!r}: only whole degrees are positive definite."
-        raise ValueError(msg)
+    if not is_polynomial:
+        return None
     if degree == 0 or gamma == 0:
         return KernelPlusConstant(None, float(coef0**degree))
     return KernelPlusConstant(Polynomial(int(degree), scale=float(gamma), offset=float(coef0)))
-
-
-def _check_gamma(gamma: float, name: str, owner: str) -> None:
-    if not gamma >= 0:
-        msg = f"{owner} has kernel={name!r} with gamma={gamma!r}: with gamma below 0 it is not positive definite."
-        raise ValueError(msg)
-
-
-# ----------------------------------------------------------------------------------------- kernels of other kinds
 
 
 def matrix_kernel(function: Any, *, owner: str) -> KernelPlusConstant:
@@ -146,13 +127,8 @@ def pairwise_kernel(kernel: Any, parameters: dict[str, Any], *, n_features: int,
     if not isinstance(kernel, str):  # a function of two rows
         return KernelPlusConstant(Function(partial(pairwise_kernels, metric=kernel, **parameters)))
     given = {name: value for name, value in parameters.items() if value is not None}
-    known = named_kernel(
-        kernel,
-        gamma=given.get("gamma", 1.0 / n_features),
-        degree=given.get("degree", 3),
-        coef0=given.get("coef0", 1),
-        owner=owner,
-    )
+    gamma, degree, coef0 = given.get("gamma", 1.0 / n_features), given.get("degree", 3), given.get("coef0", 1)
+    known = named_kernel(kernel, gamma=gamma, degree=degree, coef0=coef0, owner=owner)
     if known is not None:
         return known
     allowed = {name: value for name, value in given.items() if name in KERNEL_PARAMS.get(kernel, ())}
@@ -187,14 +163,8 @@ def _process_kernel(kernel: gp.Kernel, owner: str) -> KernelPlusConstant | None:
         return KernelPlusConstant(Gaussian(_plain(kernel.length_scale)))
     if kind is gp.Matern and kernel.nu in (0.5, 1.5, 2.5):
         return KernelPlusConstant(Matern(_plain(kernel.length_scale), nu=float(kernel.nu)))
-    if kind is gp.PairwiseKernel:
-        return _metric_kernel(kernel, owner)
+    if kind is gp.PairwiseKernel and isinstance(kernel.metric, str):
+        options = kernel.pairwise_kernels_kwargs or {}
+        degree, coef0 = options.get("degree", 3), options.get("coef0", 1)
+        return named_kernel(kernel.metric, gamma=float(kernel.gamma), degree=degree, coef0=coef0, owner=owner)
     return None
-
-
-def _metric_kernel(kernel: gp.PairwiseKernel, owner: str) -> KernelPlusConstant | None:
-    if not isinstance(kernel.metric, str):
-        return None
-    options = kernel.pairwise_kernels_kwargs or {}
-    degree, coef0 = options.get("degree", 3), options.get("coef0", 1)
-    return named_kernel(kernel.metric, gamma=float(kernel.gamma), degree=degree, coef0=coef0, owner=owner)

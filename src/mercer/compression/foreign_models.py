@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.sparse import issparse
+from sklearn.base import is_classifier
 from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.svm import SVC, SVR, NuSVC, NuSVR, OneClassSVM
@@ -19,71 +21,66 @@ from mercer.compression.foreign_kernels import (
     pairwise_kernel,
     process_kernel,
 )
-from mercer.compression.reading import Reading, dense, make_expansion
-from mercer.model import KernelExpansion, Novelty, OneVsOne, OneVsRest, Regression
+from mercer.kernels import Linear
+from mercer.model import KernelExpansion, Novelty, OneVsOne, OneVsRest, Outputs, Regression
 
-__all__ = ["READERS"]
-
-
-# ------------------------------------------------------------------------------------------ support vector machines
+__all__ = ["READERS", "Reading", "dense", "make_expansion"]
 
 
-def _machine_kernel(model: Any) -> KernelPlusConstant:
+class Reading(NamedTuple):
+    """A fitted model as an expansion, and what its columns mean."""
+
+    expansion: KernelExpansion
+    outputs: Outputs
+
+
+def dense(array: Any) -> FloatArray:
+    """An array in float64, also from a sparse one."""
+    return np.array(array.toarray() if issparse(array) else array, dtype=np.float64)
+
+
+def make_expansion(
+    kernel: KernelPlusConstant, points: FloatArray, coefficients: FloatArray, intercept: Any
+) -> KernelExpansion:
+    """The expansion in a kernel plus a constant, which joins the intercept; coefficients (m,) or (m, p)."""
+    coefficients = coefficients[:, np.newaxis] if coefficients.ndim == 1 else coefficients
+    constants = intercept + kernel.constant * np.sum(coefficients, axis=0)
+    if kernel.kernel is None or len(points) == 0:  # a constant: any kernel will do, with no weight
+        return KernelExpansion(Linear(), np.zeros((1, points.shape[1])), np.zeros((1, len(constants))), constants)
+    return KernelExpansion(kernel.kernel, points, coefficients, constants)
+
+
+def _read_machine(model: Any) -> Reading:
     owner = type(model).__name__
-    if not isinstance(model.kernel, str):
-        return matrix_kernel(model.kernel, owner=owner)
-    # gamma="scale" and "auto" are numbers since the fit
-    kernel = named_kernel(model.kernel, gamma=model._gamma, degree=model.degree, coef0=model.coef0, owner=owner)
+    if isinstance(model.kernel, str):
+        points = model.support_vectors_
+        # gamma="scale" and "auto" are numbers since the fit
+        kernel = named_kernel(model.kernel, gamma=model._gamma, degree=model.degree, coef0=model.coef0, owner=owner)
+    else:
+        # With a function as kernel the machine keeps its training rows, and of the support vectors their numbers only.
+        points = model._BaseLibSVM__Xfit[model.support_]
+        kernel = matrix_kernel(model.kernel, owner=owner)
     if kernel is None:
         msg = f"{owner} has kernel={model.kernel!r}, which is not known here."
         raise ValueError(msg)
-    return kernel
-
-
-def _support_vectors(model: Any) -> FloatArray:
-    if isinstance(model.kernel, str):
-        return dense(model.support_vectors_)
-    # With a function as kernel the machine keeps its training rows, and of the support vectors their numbers only.
-    return dense(model._BaseLibSVM__Xfit[model.support_])
-
-
-def _machine(model: Any, coefficients: FloatArray | None = None) -> KernelExpansion:
-    coefficients = dense(model.dual_coef_).T if coefficients is None else coefficients
-    return make_expansion(_machine_kernel(model), _support_vectors(model), coefficients, dense(model.intercept_))
-
-
-def _read_regression_machine(model: Any) -> Reading:
-    return Reading(_machine(model), Regression(flat=True))
-
-
-def _read_one_class_machine(model: OneClassSVM) -> Reading:
-    return Reading(_machine(model), Novelty(float(np.ravel(model.offset_)[0])))
-
-
-def _read_classification_machine(model: Any) -> Reading:
-    if len(model.classes_) == 2:
+    coefficients = dense(model.dual_coef_).T
+    outputs: Outputs = Regression(flat=True)
+    if isinstance(model, OneClassSVM):
+        outputs = Novelty(float(np.ravel(model.offset_)[0]))
+    elif is_classifier(model) and len(model.classes_) == 2:
         # dual_coef_ has the sign of the decision function here, which is the opposite of libsvm's
-        return Reading(_machine(model), OneVsRest(model.classes_))
-    coefficients = pair_coefficients(dense(model.dual_coef_), np.asarray(model.n_support_))
-    outputs = OneVsOne(model.classes_, model.decision_function_shape, bool(model.break_ties))
-    return Reading(_machine(model, coefficients), outputs)
+        outputs = OneVsRest(model.classes_)
+    elif is_classifier(model):
+        outputs = OneVsOne(model.classes_, model.decision_function_shape, bool(model.break_ties))
+        coefficients = pair_coefficients(coefficients.T, np.asarray(model.n_support_))
+    return Reading(make_expansion(kernel, dense(points), coefficients, dense(model.intercept_)), outputs)
 
 
 def pair_coefficients(dual: FloatArray, n_support: IntArray) -> FloatArray:
-    """Coefficients of one function per pair of classes, from libsvm's table.
+    """Coefficients (m, pairs) of one function per pair of classes, (0, 1), (0, 2), …, (1, 2), …, from libsvm's table.
 
-    Parameters
-    ----------
-    dual : array (classes - 1, m)
-        The vectors stand in the order of their classes. A vector of class i has one coefficient for each other class j,
-        in row j, or j - 1 if j > i.
-    n_support : array (classes,)
-        Vectors of each class.
-
-    Returns
-    -------
-    array (m, classes·(classes - 1)/2)
-        In the order (0, 1), (0, 2), …, (1, 2), …; zero for vectors of other classes.
+    The m vectors stand in the order of their classes, ``n_support`` of each. In ``dual`` (classes - 1, m), a vector of
+    class i has one coefficient for each other class j, in row j, or j - 1 if j > i.
     """
     n_classes, ends = len(n_support), np.cumsum(n_support)
     of_class = [slice(end - count, end) for count, end in zip(n_support, ends, strict=True)]
@@ -93,9 +90,6 @@ def pair_coefficients(dual: FloatArray, n_support: IntArray) -> FloatArray:
         result[of_class[i], column] = dual[j - 1, of_class[i]]
         result[of_class[j], column] = dual[i, of_class[j]]
     return result
-
-
-# ------------------------------------------------------------------------------------- kernel ridge, Gaussian processes
 
 
 def _read_kernel_ridge(model: KernelRidge) -> Reading:
@@ -142,11 +136,7 @@ def _process_rows(rows: Any, model: Any) -> FloatArray:
 
 
 READERS: dict[type, Callable[[Any], Reading]] = {
-    SVC: _read_classification_machine,
-    NuSVC: _read_classification_machine,
-    SVR: _read_regression_machine,
-    NuSVR: _read_regression_machine,
-    OneClassSVM: _read_one_class_machine,
+    **dict.fromkeys((SVC, NuSVC, SVR, NuSVR, OneClassSVM), _read_machine),
     KernelRidge: _read_kernel_ridge,
     GaussianProcessRegressor: _read_process_regressor,
     GaussianProcessClassifier: _read_process_classifier,

@@ -15,34 +15,28 @@ many outputs, the gradients are contracted with the weights of the outputs in a 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import NamedTuple
 
 import numpy as np
 
 from mercer._typing import FloatArray
 from mercer.engine import ArrayRows, ArrayTable, Executor, Pass, Tile, transposed_times
 from mercer.kernels import Kernel
+from mercer.kernels.profiles import Profile
 from mercer.kernels.stationary import Stationary, StationarySection
 
 __all__ = ["AtVectors", "InnerProducts", "SmallTile"]
 
 # Beyond so many outputs a second tile costs less than the products of all outputs.
 _FEW_OUTPUTS = 3
+# Passes over so few numbers (1 MB) are one tile, for one worker. To leave that to the executor takes a tenth longer.
+_ONE_TILE = 1 << 17
 
 
 class InnerProducts:
-    """f(z) = Σ a_i k(x_i, z) as a function of few z.
-
-    Parameters
-    ----------
-    kernel : Kernel
-    points : array (n, d)
-    coefficients : array (n, p)
-    executor : Executor
-    shift : array (d,) or None
-        A middle of the points, where it is known.
-    """
+    """f(z) = Σ a_i k(x_i, z) as a function of few z: points (n, d), coefficients (n, p), and a middle of the points."""
 
     def __init__(
         self,
@@ -55,115 +49,91 @@ class InnerProducts:
     ) -> None:
         self.kernel, self.points, self.coefficients = kernel, points, coefficients
         self.n_outputs = int(coefficients.shape[1])
-        self._rows, self._executor = ArrayRows(points, checked=True), executor
-        self._table = ArrayTable(self._rows, labels=coefficients)
-        self._fused = isinstance(kernel, Stationary) and self.n_outputs <= _FEW_OUTPUTS
-        self._shift = np.median(points, axis=0) if shift is None else shift
-        self._right = self._weighted_points() if self._fused else np.empty(0)
+        self._executor, self._rows = executor, ArrayRows(points, checked=True)
+        self.stationary: Stationary | None = None
+        right = coefficients
+        if isinstance(kernel, Stationary) and self.n_outputs <= _FEW_OUTPUTS:
+            kernel.check(points.shape[1])
+            self.stationary = kernel.for_dimension(points.shape[1])
+            self.shift = np.median(points, axis=0) if shift is None else shift
+            right = self._weighted_points()
+        self._table = ArrayTable(self._rows, labels=right)
+        self._whole = next(self._table.tiles(len(points)))
 
     def _weighted_points(self) -> FloatArray:
         """[a_1 x̃, a_1, a_2 x̃, a_2, …], shape (n, p(d+1)): as large as the points, once per output."""
         n, d = self.points.shape
         right = np.empty((n, self.n_outputs, d + 1))
-        np.multiply(self.coefficients[:, :, np.newaxis], (self.points - self._shift)[:, np.newaxis], out=right[..., :d])
+        np.multiply(self.coefficients[:, :, np.newaxis], (self.points - self.shift)[:, np.newaxis], out=right[..., :d])
         right[..., d] = self.coefficients
         return right.reshape(n, -1)
 
     def values(self, vectors: FloatArray) -> FloatArray:
         """f(z_j), shape (m, p)."""
+        if len(self.points) * len(vectors) <= _ONE_TILE:
+            return np.asarray(self.kernel.bind(vectors).tile(self._whole.rows).T @ self.coefficients)
         return transposed_times(self._rows, self.kernel, vectors, self.coefficients, executor=self._executor)
 
-    def bind(self, vectors: FloatArray) -> AtVectors:
-        """All that is wanted at the same vectors, prepared once."""
-        return AtVectors(self, vectors, _Slopes(self.kernel, vectors) if self._fused else None)
+    def reduce(self, work: Pass[FloatArray, FloatArray]) -> FloatArray:
+        """Sum over the points, with what ``work`` needs of them as targets."""
+        if len(self.points) * work.width > _ONE_TILE:
+            return self._executor.reduce(work, self._table)
+        total = work.start()
+        work.add(total, self._whole)
+        return total
 
-    def values_and_gradient(
-        self, vectors: FloatArray, weigh: Callable[[FloatArray], FloatArray]
-    ) -> tuple[FloatArray, FloatArray]:
-        """See ``AtVectors``."""
-        return self.bind(vectors).values_and_gradient(weigh)
+    def at(self, vectors: FloatArray) -> AtVectors:
+        """All that is wanted at the same vectors."""
+        return AtVectors(self, vectors) if self.stationary is None else _AllGradients(self, vectors, self.stationary)
 
-    def contracted(self, vectors: FloatArray, weights: FloatArray) -> FloatArray:
-        """Σ_o w_jo ∂f_o(z_j), by the kernel's own contraction."""
-        return self._executor.reduce(_Contraction(self.kernel, vectors, weights), self._table)
 
-    def all_gradients(self, vectors: FloatArray, slopes: _Slopes) -> tuple[FloatArray, FloatArray]:
-        """Values (m, p) and gradients (m, p, d) from one tile of exponents."""
-        (m, d), p = vectors.shape, self.n_outputs
-        total = self._executor.reduce(_SlopesPass(slopes, (m, p, d)), replace(self._table, labels=self._right))
-        pulled = total[..., :d] - total[..., d : d + 1] * (vectors - self._shift)[:, np.newaxis]
-        return total[..., d + 1], pulled * slopes.inverse_square
+class SmallTile(NamedTuple):
+    """k between few rows and the vectors."""
+
+    values: FloatArray  # (q, m)
+    gradient: Callable[[FloatArray], FloatArray]  # from weights (q, m) to Σ_i w_ij ∂k(x_i, z_j), shape (m, d)
 
 
 class AtVectors:
     """An expansion and its kernel at some vectors z."""
 
-    def __init__(self, products: InnerProducts, vectors: FloatArray, slopes: _Slopes | None) -> None:
-        self._products, self._vectors, self._slopes = products, vectors, slopes
+    values: FloatArray  # f(z_j), shape (m, p)
 
-    def values_and_gradient(self, weigh: Callable[[FloatArray], FloatArray]) -> tuple[FloatArray, FloatArray]:
-        """f(z_j), and Σ_o w_jo ∂f_o(z_j) of shape (m, d), where ``weigh`` gives the weights (m, p) for the values."""
-        products, vectors = self._products, self._vectors
-        if self._slopes is not None:
-            values, gradients = products.all_gradients(vectors, self._slopes)
-            return values, np.asarray(np.einsum("jo,jod->jd", weigh(values), gradients))
-        values = products.values(vectors)
-        return values, products.contracted(vectors, weigh(values))
+    def __init__(self, products: InnerProducts, vectors: FloatArray) -> None:
+        self._products, self._vectors = products, vectors
+        self.values = products.values(vectors)
+
+    def gradient(self, weights: FloatArray) -> FloatArray:
+        """Σ_o w_jo ∂f_o(z_j), shape (m, d), for weights (m, p)."""
+        return self._products.reduce(_Contraction(self._products.kernel, self._vectors, weights))
 
     def tile(self, rows: FloatArray) -> SmallTile:
         """The kernel between some rows and the vectors."""
-        kernel, vectors, slopes = self._products.kernel, self._vectors, self._slopes
-        if slopes is None:
-            return SmallTile(kernel(rows, vectors), lambda weights: kernel.points_gradient(rows, vectors, weights))
-        values, by_exponent = slopes.tiles(rows)
-
-        def gradient(weights: FloatArray) -> FloatArray:
-            pulls, middle = by_exponent * weights, np.mean(vectors, axis=0)
-            pulled = pulls.T @ (rows - middle) - np.sum(pulls, axis=0)[:, np.newaxis] * (vectors - middle)
-            return np.asarray(pulled * slopes.inverse_square)
-
-        return SmallTile(values, gradient)
+        kernel, vectors = self._products.kernel, self._vectors
+        return SmallTile(kernel(rows, vectors), partial(kernel.points_gradient, rows, vectors))
 
 
-@dataclass(frozen=True)
-class SmallTile:
-    """k between few rows and the vectors.
+class _AllGradients(AtVectors):
+    """The same for a stationary kernel and few outputs: all gradients come with the values, in one pass."""
 
-    Attributes
-    ----------
-    values : array (q, m)
-    gradient : callable
-        From weights (q, m) to Σ_i w_ij ∂k(x_i, z_j), shape (m, d).
-    """
+    def __init__(self, products: InnerProducts, vectors: FloatArray, kernel: Stationary) -> None:
+        work = self._work = _SlopesPass(kernel, vectors, products.n_outputs)
+        d, self._vectors = vectors.shape[1], vectors
+        total = products.reduce(work)
+        pulled = total[..., :d] - total[..., d : d + 1] * (vectors - products.shift)[:, np.newaxis]
+        self.values, self._gradients = total[..., d + 1], pulled * work.inverse_square
 
-    values: FloatArray
-    gradient: Callable[[FloatArray], FloatArray]
+    def gradient(self, weights: FloatArray) -> FloatArray:
+        return np.asarray(np.einsum("jo,jod->jd", weights, self._gradients))
 
+    def tile(self, rows: FloatArray) -> SmallTile:
+        values, by_exponent = self._work.tiles(rows)
+        return SmallTile(values, partial(self._pull, rows, by_exponent))
 
-class _Slopes:
-    """Values and slopes of a stationary kernel between rows and vectors, from the same exponents."""
-
-    def __init__(self, kernel: Kernel, vectors: FloatArray) -> None:
-        if not isinstance(kernel, Stationary):  # pragma: no cover  the caller has looked
-            raise TypeError
-        kernel.check(vectors.shape[1])
-        kernel, dtype = kernel.for_dimension(vectors.shape[1]), np.dtype(np.float64)
-        self._arguments = kernel, vectors
-        self._value, self._slope = kernel.profile(dtype), kernel.slope(dtype)
-        self._own = kernel.own_slope
-        self._section = StationarySection(kernel, vectors, dtype=dtype, profile=self._value)
-        self.inverse_square = np.asarray(self._section.inverse_scale**2)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _Slopes, self._arguments
-
-    def tiles(self, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
-        values = self._section.exponents(rows)
-        slopes = values if self._own else values.copy()
-        self._slope(slopes)
-        if not self._own:
-            self._value(values)
-        return values, slopes
+    def _pull(self, rows: FloatArray, by_exponent: FloatArray, weights: FloatArray) -> FloatArray:
+        pulls, middle = by_exponent * weights, np.mean(self._vectors, axis=0)
+        pulled = pulls.T @ (rows - middle) - np.sum(pulls, axis=0)[:, np.newaxis] * (self._vectors - middle)
+        return np.asarray(pulled * self._work.inverse_square)
 
 
 @dataclass(frozen=True)
@@ -192,23 +162,49 @@ class _Contraction(Pass[FloatArray, FloatArray]):
 class _SlopesPass(Pass[FloatArray, FloatArray]):
     """Σ_i S_ij [a_io x̃_i, a_io] and Σ_i a_io k_ij, with [a_1 x̃, a_1, …] as targets."""
 
-    slopes: _Slopes
-    sizes: tuple[int, int, int]  # m, p, d
+    kernel: Stationary
+    vectors: FloatArray  # (m, d)
+    n_outputs: int
 
     name = "slopes"
 
     @property
     def width(self) -> int:
-        m, p, d = self.sizes
-        return 2 * m + p * (d + 1)
+        return 2 * len(self.vectors) + self.n_outputs * (int(self.vectors.shape[1]) + 1)
+
+    def prepare(self) -> None:
+        _ = self._bound
+
+    @cached_property
+    def _bound(self) -> tuple[StationarySection, Profile, Profile | None]:
+        """The kernel at the vectors, its slope and, unless it is its own slope, its value."""
+        dtype = np.dtype(np.float64)
+        value = self.kernel.profile(dtype)
+        section = StationarySection(self.kernel, self.vectors, dtype=dtype, profile=value)
+        return (section, value, None) if self.kernel.own_slope else (section, self.kernel.slope(dtype), value)
+
+    @property
+    def inverse_square(self) -> FloatArray:
+        """1/ℓ² of each feature."""
+        return np.asarray(self._bound[0].inverse_scale ** 2)
+
+    def tiles(self, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Values and slopes of the kernel between rows and vectors, from the same exponents."""
+        section, slope, value = self._bound
+        values = section.exponents(rows)
+        slopes = values if value is None else values.copy()
+        slope(slopes)
+        if value is not None:
+            value(values)
+        return values, slopes
 
     def start(self) -> FloatArray:
-        m, p, d = self.sizes
-        return np.zeros((m, p, d + 2))
+        m, d = self.vectors.shape
+        return np.zeros((m, self.n_outputs, d + 2))
 
     def add(self, state: FloatArray, tile: Tile) -> None:
-        m, p, d = self.sizes
-        values, by_exponent = self.slopes.tiles(tile.rows)
+        (m, d), p = self.vectors.shape, self.n_outputs
+        values, by_exponent = self.tiles(tile.rows)
         pulled = (by_exponent.T @ tile.targets).reshape(m, p, d + 1)
         state[..., : d + 1] += pulled
         coefficients = tile.targets.reshape(-1, p, d + 1)[..., d]

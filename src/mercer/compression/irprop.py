@@ -20,11 +20,11 @@ together.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from mercer._typing import FloatArray, IntArray
+from mercer._typing import FloatArray
 
 __all__ = ["Descent", "irprop"]
 
@@ -34,23 +34,12 @@ GROW, SHRINK = 1.2, 0.5
 # vector that leaves the reach of a kernel does not come back.
 FIRST, LEAST, LARGEST = 0.0125, 1e-6, 1.0
 
-# From parameters (s, q) of the problems whose numbers are given: errors (s,), gradients (s, q).
-Function = Callable[[FloatArray, IntArray], tuple[FloatArray, FloatArray]]
+# From parameters (s, q): errors (s,), gradients (s, q). Of a problem that has ended nothing is asked any more.
+Function = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
 
 
-@dataclass(frozen=True)
-class Descent:
-    """Where the problems ended.
-
-    Attributes
-    ----------
-    parameters : array (s, q)
-        The best that each problem has met.
-    errors : array (s,)
-        There.
-    n_iter : int
-        Steps of the problem that took most.
-    """
+class Descent(NamedTuple):
+    """Where the problems ended: the best parameters (s, q) of each, its error there, and steps of the longest."""
 
     parameters: FloatArray
     errors: FloatArray
@@ -68,25 +57,15 @@ def irprop(
 ) -> Descent:
     """Minimise s functions of q parameters from given starts.
 
-    Cost: one evaluation of the function per step, for all problems that still move.
-
-    Parameters
-    ----------
-    function : callable
-    start : array (s, q)
-    unit : array (q,) or (s, q), or float
-        What counts as a large step of each parameter: the first ones are 0.0125 of it, none is larger than it.
-    max_iter : int
-        Most steps.
-    tol : float
-        A problem ends if ``patience`` steps have together gained less than this share of its error.
-    patience : int
+    All problems that still move are evaluated together, once per step. ``unit``, of a shape that goes with (s, q), is
+    what counts as a large step of each parameter: the first ones are 0.0125 of it, none is larger than it. A problem
+    ends if ``patience`` steps have together gained less than the share ``tol`` of its error.
 
     Examples
     --------
     >>> import numpy as np
     >>> from mercer.compression.irprop import irprop
-    >>> def function(x, problems):
+    >>> def function(x):
     ...     return np.sum((x - 1) ** 2, axis=1), 2 * (x - 1)
     >>> irprop(function, np.array([[0.0, 3.0], [1.5, 0.7]]), max_iter=200).parameters.round(3)
     array([[1., 1.],
@@ -98,7 +77,7 @@ def irprop(
     marks = errors.copy()  # the best error when patience was last tried
     iteration = 0
     for iteration in range(1, max_iter + 1):
-        values, gradients = function(state.x, state.problems)
+        values, gradients = function(state.x)
         gradients = np.where(np.isfinite(gradients), gradients, 0.0)  # where a kernel overflows, nothing moves
         better = values < errors[state.problems]
         improved = state.problems[better]
@@ -109,7 +88,8 @@ def irprop(
             marks[state.problems] = here
             if not np.any(moving):
                 break
-            state, values, gradients = state.only(moving), values[moving], gradients[moving]
+            state.keep(moving)
+            values, gradients = values[moving], gradients[moving]
         state.move(values, gradients)
     return Descent(best, errors, iteration)
 
@@ -119,17 +99,14 @@ class _State:
 
     def __init__(self, x: FloatArray, unit: FloatArray) -> None:
         self.x, self.problems = x, np.arange(len(x))
-        self._largest, self._steps = LARGEST * unit, FIRST * unit
-        self._least = LEAST * unit
+        self._largest, self._steps, self._least = LARGEST * unit, FIRST * unit, LEAST * unit
         self._moves, self._gradients = np.zeros_like(x), np.zeros_like(x)
         self._values = np.full(len(x), np.inf)
 
-    def only(self, kept: FloatArray) -> _State:
-        """The same with some of the problems."""
-        other = object.__new__(_State)
+    def keep(self, moving: FloatArray) -> None:
+        """Forget the other problems."""
         for name, value in vars(self).items():
-            setattr(other, name, value[kept])
-        return other
+            setattr(self, name, value[moving])
 
     def move(self, values: FloatArray, gradients: FloatArray) -> None:
         """One step of all problems."""

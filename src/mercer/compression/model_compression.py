@@ -6,19 +6,22 @@ from copy import deepcopy
 from typing import Any
 
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
 
 from mercer._typing import RandomState
 from mercer._validation import check_is_fitted
-from mercer.compression.compressed_model import CompressedModel
-from mercer.compression.foreign import read_model, read_tail, unwrapped
-from mercer.compression.models import CompressedClassifier, CompressedOutlierDetector, CompressedRegressor
-from mercer.compression.nystroem import tail_start
-from mercer.compression.pipelines import CompressedPipeline
-from mercer.compression.reading import Reading
+from mercer.compression.foreign import read_model, read_tail, tail_start, unwrapped
+from mercer.compression.foreign_models import Reading
+from mercer.compression.models import (
+    CompressedClassifier,
+    CompressedModel,
+    CompressedOutlierDetector,
+    CompressedRegressor,
+)
 from mercer.model import KernelExpansion
 
-__all__ = ["compress"]
+__all__ = ["CompressedPipeline", "compress"]
 
 _MODELS: dict[str, type[CompressedModel]] = {
     model._kind: model for model in (CompressedRegressor, CompressedClassifier, CompressedOutlierDetector)
@@ -108,18 +111,19 @@ def compress(
     >>> print(f"{model.score(X[1000:], y[1000:]):.2f} {small.score(X[1000:], y[1000:]):.2f}")
     0.98 0.98
     """
-    options: dict[str, Any] = {
-        "n_vectors": n_vectors,
-        "refine": refine,
-        "offset": offset,
-        "tol": tol,
-        "metric": metric,
-        "random_state": random_state,
-        "n_jobs": n_jobs,
-        "verbose": verbose,
-    }
-    CompressedModel(None, **options)._check_options()
-    return _compress(model, X, options)
+    options = CompressedModel(
+        None,
+        n_vectors,
+        refine=refine,
+        offset=offset,
+        tol=tol,
+        metric=metric,
+        random_state=random_state,
+        n_jobs=n_jobs,
+        verbose=verbose,
+    )
+    options._check_options()
+    return _compress(model, X, options.get_params(deep=False))
 
 
 def _compress(model: Any, inputs: Any, options: dict[str, Any]) -> Any:
@@ -133,8 +137,8 @@ def _compress_reading(model: Any, reading: Reading, inputs: Any, options: dict[s
     if reading.outputs.kind not in _MODELS:
         msg = f"a {type(model).__name__} is a {reading.outputs.kind}: only {', '.join(_MODELS)} can be compressed."
         raise TypeError(msg)
-    estimator = None if isinstance(model, KernelExpansion) else clone(model)
-    return _MODELS[reading.outputs.kind](estimator, **options)._adopt(model, reading, inputs)
+    given = options | {"estimator": None if isinstance(model, KernelExpansion) else clone(model)}
+    return _MODELS[reading.outputs.kind](**given)._adopt(model, reading, inputs)
 
 
 def _compress_pipeline(pipeline: Pipeline, inputs: Any, options: dict[str, Any]) -> CompressedPipeline:
@@ -150,3 +154,53 @@ def _compress_pipeline(pipeline: Pipeline, inputs: Any, options: dict[str, Any])
         small = _compress_reading(Pipeline(pipeline.steps[start:]), read_tail(pipeline, start), inputs, options)
     others = {key: value for key, value in pipeline.get_params(deep=False).items() if key != "steps"}
     return CompressedPipeline([*before, (name, small)], **others)
+
+
+def _of_last_step(name: str) -> Any:
+    return property(lambda pipeline: getattr(pipeline.steps[-1][1], name), doc=f"``{name}`` of the last step.")
+
+
+class CompressedPipeline(Pipeline):
+    """A pipeline that ends in a compressed model, and can be exported as one.
+
+    It is scikit-learn's ``Pipeline`` in every respect. Scalers before the model are folded into ``expansion_``, so that
+    exported code takes the rows as they are given to the pipeline.
+
+    Attributes
+    ----------
+    expansion_ : KernelExpansion
+        The pipeline as one function of its rows. Missing where a step cannot be folded into the kernel;
+        ``as_expansion`` says why.
+    outputs_, decision_rule_, distances_, relative_distance_
+        Those of the last step; ``decision_rule_`` if it is a classifier.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from sklearn.svm import SVR
+    >>> from mercer.compression import compress
+    >>> X = np.random.default_rng(0).uniform(0, 1000, size=(200, 1))
+    >>> model = make_pipeline(StandardScaler(), SVR()).fit(X, np.sin(X[:, 0] / 200))
+    >>> small = compress(model, 8, random_state=0)
+    >>> [name for name, step in small.steps]
+    ['standardscaler', 'svr']
+    >>> bool(np.allclose(small.expansion_.evaluate(X)[:, 0], small.predict(X)))
+    True
+    """
+
+    @property
+    def expansion_(self) -> KernelExpansion:
+        """The pipeline as one expansion."""
+        try:
+            return read_model(self).expansion
+        except NotFittedError:
+            raise
+        except (TypeError, ValueError) as error:  # as properties are missing: hasattr is False, the reason is told
+            raise AttributeError(str(error)) from error
+
+    outputs_ = _of_last_step("outputs_")
+    decision_rule_ = _of_last_step("decision_rule_")
+    distances_ = _of_last_step("distances_")
+    relative_distance_ = _of_last_step("relative_distance_")

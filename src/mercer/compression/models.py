@@ -1,25 +1,154 @@
-"""What compression makes: estimators that train another one and keep a few vectors of it.
+"""What compression makes: estimators that train another one, keep a few vectors of it, and forget it.
 
-They can be fitted, as any meta-estimator: train the inner estimator, compress it, forget it. ``compress`` makes them
-fitted from the start. So cloning, grid searches, cross-validation and scikit-learn's own checks apply to them as to any
-estimator, and of the large model nothing but its parameters remains.
+``compress`` makes them fitted from the start. Cloning, grid searches, cross-validation and scikit-learn's own checks
+apply to them as to any estimator, and of the large model nothing but its parameters remains.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import field
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import ClassifierMixin, OutlierMixin, RegressorMixin
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator, ClassifierMixin, OutlierMixin, RegressorMixin, clone
 from sklearn.utils import get_tags
 
 from mercer._stored import stored
-from mercer._typing import AnyArray, FloatArray
-from mercer._validation import check_is_fitted
-from mercer.compression.compressed_model import CompressedModel
-from mercer.model import Novelty, OneVsOne, OneVsRest, Regression
+from mercer._stored.checks import check_estimator, need
+from mercer._typing import AnyArray, FloatArray, RandomState
+from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted, check_table, parameters
+from mercer.compression.foreign import read_model
+from mercer.compression.foreign_models import Reading
+from mercer.compression.reduced_set import reduce_expansion
+from mercer.engine import Threads
+from mercer.model import KernelExpansion, Novelty, OneVsOne, OneVsRest, Outputs, Regression
 
-__all__ = ["CompressedClassifier", "CompressedOutlierDetector", "CompressedRegressor"]
+__all__ = ["CompressedClassifier", "CompressedModel", "CompressedOutlierDetector", "CompressedRegressor"]
+
+_WORDS = {"regressor": "regressor", "classifier": "classifier", "outlier_detector": "detector of outliers"}
+
+
+@parameters
+class CompressedModel(BaseEstimator):
+    """What the three kinds of compressed models share."""
+
+    estimator: Any = field(kw_only=False)
+    n_vectors: int | None = field(default=None, kw_only=False)
+    refine: bool = True
+    offset: bool = True
+    tol: float | None = None
+    metric: str = "feature"
+    random_state: RandomState = None
+    n_jobs: int | None = None
+    verbose: int = 0
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "estimator": "no_validation",  # by fit, which alone needs it
+        "n_vectors": [Interval(Integral, 1, None, closed="left"), None],
+        "refine": ["boolean"],
+        "offset": ["boolean"],
+        "tol": [Interval(Real, 0, None, closed="neither"), None],
+        "metric": [StrOptions({"feature", "data"})],
+        "random_state": ["random_state"],
+        "n_jobs": [Integral, None],
+        "verbose": ["verbose"],
+    }
+    _kind: ClassVar[str]
+
+    expansion_: KernelExpansion = field(init=False)
+    distances_: FloatArray = field(init=False)
+    differences_: FloatArray = field(init=False)
+    relative_distance_: float = field(init=False)
+    n_features_in_: int = field(init=False)
+
+    def check_stored(self) -> None:
+        """Refuse outputs and features that are not those of the expansion."""
+        need(self.estimator is None or hasattr(self.estimator, "fit"), "estimator is none.")
+        check_estimator(
+            self,
+            n_outputs=self.expansion_.coefficients.shape[1],
+            n_features=self.expansion_.points.shape[1],
+            flat=getattr(self, "_flat", False),
+            rule=getattr(self, "decision_rule_", None),
+        )
+
+    def fit(self, X: Any, y: Any = None, **fit_params: Any) -> Self:
+        """Fit a copy of the estimator to X and y, with ``fit_params``, and compress it."""
+        self._check_options()
+        if not hasattr(self.estimator, "fit"):
+            msg = (
+                f"estimator must be an estimator to be fitted, got {self.estimator!r}; a model that was compressed "
+                "from an expansion has none."
+            )
+            raise TypeError(msg)
+        if not issparse(X):  # else it is the estimator's to take or to refuse
+            check_table(clone(self), X, reset=True)  # on a copy: a fit that fails leaves no traces
+        fitted = clone(self.estimator).fit(X, y, **fit_params)
+        return self._adopt(fitted, read_model(fitted), X)
+
+    def predict(self, X: Any) -> AnyArray:
+        """Predict as the estimator does: targets (n,) or (n, p), classes, or 1 and -1 (an outlier).
+
+        Targets are float32 for float32 rows. Sparse rows are made dense, a batch at a time.
+        """
+        return self.outputs_.predict(self._values(X))
+
+    @property
+    def outputs_(self) -> Outputs:
+        """What the columns of the expansion mean."""
+        check_is_fitted(self, "expansion_")
+        return self._outputs()
+
+    def _outputs(self) -> Outputs:
+        raise NotImplementedError
+
+    def _check_options(self) -> None:
+        """Refuse parameters that are out of range, before a large model is fitted or read."""
+        self._validate_params()
+        if self.n_vectors is None and self.tol is None:
+            msg = "n_vectors or tol must be given: how many vectors, or how close they must come."
+            raise ValueError(msg)
+
+    def _adopt(self, model: Any, reading: Reading, inputs: Any) -> Self:
+        """Become the compressed version of a fitted model, as it was read."""
+        if reading.outputs.kind != self._kind:
+            msg = f"{type(self).__name__} is for a {_WORDS[self._kind]}, got {model!r}."
+            raise TypeError(msg)
+        new = clone(self)._remember(model, reading)
+        if inputs is not None:
+            inputs = check_table(new, inputs.toarray() if issparse(inputs) else inputs, reset=False)
+        options = {name: value for name, value in self.get_params(deep=False).items() if name != "estimator"}
+        reduction = reduce_expansion(reading.expansion, inputs=inputs, **options)
+        self.__dict__.pop("feature_names_in_", None)
+        self._remember(model, reading)
+        self.expansion_ = reduction.expansion
+        self.distances_, self.differences_ = reduction.distances, reduction.differences
+        self.relative_distance_ = reduction.relative_distance
+        return self
+
+    def _remember(self, model: Any, reading: Reading) -> Self:
+        self.n_features_in_ = reading.expansion.points.shape[1]
+        if hasattr(model, "feature_names_in_"):
+            self.feature_names_in_ = model.feature_names_in_
+        self._adopt_outputs(reading.outputs)
+        return self
+
+    def _adopt_outputs(self, outputs: Any) -> None:
+        raise NotImplementedError
+
+    def _values(self, X: Any) -> FloatArray:
+        """Of the expansion, for ``outputs_``, which has checked that the model is fitted."""
+        table: Any = check_table(self, X, reset=False)
+        return self.expansion_.evaluate(table, executor=Threads(self.n_jobs))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        if self.estimator is not None:
+            inner = get_tags(self.estimator)
+            tags.input_tags.sparse = inner.input_tags.sparse
+            tags.target_tags.multi_output = self._kind == "regressor" and inner.target_tags.multi_output
+        return tags
 
 
 @stored
@@ -37,9 +166,7 @@ class CompressedRegressor(RegressorMixin, CompressedModel):
         Of a kind that ``as_expansion`` knows: ``SVR``, ``KernelRidge``, ``GaussianProcessRegressor``, a regressor of
         mercer's, or a pipeline of scalers that can be folded and one of these. None only in what ``compress`` makes of
         an expansion, and cannot be fitted.
-    n_vectors : int or None, default=None
-        Number of vectors; with ``tol`` the most that are tried. A model that has fewer is kept as it is.
-    refine, offset, tol, metric, random_state, n_jobs, verbose
+    n_vectors, refine, offset, tol, metric, random_state, n_jobs, verbose
         As for ``compress``; the inputs for ``tol`` and ``metric="data"`` are the training rows.
 
     Attributes
@@ -79,38 +206,27 @@ class CompressedRegressor(RegressorMixin, CompressedModel):
     _kind = "regressor"
     _flat: bool
 
-    @property
-    def outputs_(self) -> Regression:
-        """What the columns of the expansion mean."""
-        check_is_fitted(self, "expansion_")
+    def _outputs(self) -> Regression:
         return Regression(self._flat)
 
     def _adopt_outputs(self, outputs: Regression) -> None:
         self._flat = outputs.flat
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        if self.estimator is not None:
-            tags.target_tags.multi_output = get_tags(self.estimator).target_tags.multi_output
-        return tags
 
 
 @stored
 class CompressedClassifier(ClassifierMixin, CompressedModel):
     """A kernel classifier, trained and then replaced by an expansion of a few vectors that all its outputs share.
 
-    Parameters and what is done are as for ``CompressedRegressor``. There is no ``predict_proba``: probabilities of the
-    original are found by cross-validation (``SVC``) or need a variance (``GaussianProcessClassifier``), neither of
-    which a small expansion has. ``sklearn.calibration.CalibratedClassifierCV`` gives probabilities to any classifier.
+    There is no ``predict_proba``: probabilities of the original are found by cross-validation (``SVC``) or need a
+    variance (``GaussianProcessClassifier``), neither of which a small expansion has.
+    ``sklearn.calibration.CalibratedClassifierCV`` gives probabilities to any classifier.
 
     Parameters
     ----------
     estimator : estimator or None
         ``SVC``, ``NuSVC``, ``GaussianProcessClassifier`` (two classes), a classifier of mercer's, ...
-    n_vectors : int or None, default=None
-        Number of vectors.
-    refine, offset, tol, metric, random_state, n_jobs, verbose
-        As for ``compress``.
+    n_vectors, refine, offset, tol, metric, random_state, n_jobs, verbose
+        As for ``CompressedRegressor``.
 
     Attributes
     ----------
@@ -148,10 +264,7 @@ class CompressedClassifier(ClassifierMixin, CompressedModel):
         """Values that decide, of the shape and sign that the estimator has."""
         return self.outputs_.decision(self._values(X))
 
-    @property
-    def outputs_(self) -> OneVsRest | OneVsOne:
-        """What the columns of the expansion mean."""
-        check_is_fitted(self, "expansion_")
+    def _outputs(self) -> OneVsRest | OneVsOne:
         if self.decision_rule_ == "pairs":
             return OneVsOne(self.classes_, self.decision_function_shape_, self.break_ties_)
         return OneVsRest(self.classes_)
@@ -166,16 +279,12 @@ class CompressedClassifier(ClassifierMixin, CompressedModel):
 class CompressedOutlierDetector(OutlierMixin, CompressedModel):
     """A one-class machine, trained and then replaced by an expansion of a few vectors.
 
-    Parameters and what is done are as for ``CompressedRegressor``.
-
     Parameters
     ----------
     estimator : estimator or None
         ``OneClassSVM``, or a pipeline that ends in it.
-    n_vectors : int or None, default=None
-        Number of vectors.
-    refine, offset, tol, metric, random_state, n_jobs, verbose
-        As for ``compress``.
+    n_vectors, refine, offset, tol, metric, random_state, n_jobs, verbose
+        As for ``CompressedRegressor``.
 
     Attributes
     ----------
@@ -204,12 +313,9 @@ class CompressedOutlierDetector(OutlierMixin, CompressedModel):
 
     def score_samples(self, X: Any) -> FloatArray:
         """The decision function without its offset."""
-        return self.outputs_.scores(self._values(X))
+        return self.decision_function(X) + self.offset_
 
-    @property
-    def outputs_(self) -> Novelty:
-        """What the column of the expansion means."""
-        check_is_fitted(self, "expansion_")
+    def _outputs(self) -> Novelty:
         return Novelty(self.offset_)
 
     def _adopt_outputs(self, outputs: Novelty) -> None:

@@ -12,15 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from mercer._typing import RandomState
-from mercer._validation import check_random_state
-from mercer.compression.arguments import check_arguments, distinct_points, has_gradient
+from mercer._typing import FloatArray, RandomState
+from mercer._validation import Integral, Real, check_random_state
+from mercer.compression.refine import OPTIMISERS
 from mercer.compression.shrink import Reduction, Settings, Shrinker
-from mercer.compression.size import find_size
 from mercer.engine import Threads, blas_threads
+from mercer.kernels import Precomputed
 from mercer.model import KernelExpansion
 
 __all__ = ["reduce_expansion"]
+
+_LARGEST = 1e100  # of coefficients, whose products with kernel values are squared
 
 
 def reduce_expansion(
@@ -53,21 +55,14 @@ def reduce_expansion(
     Parameters
     ----------
     expansion : KernelExpansion
-    n_vectors : int or None
-        m. If there are no more points, they are kept as they are. With ``tol``, the most that are tried.
     inputs : array (N, d) or None
-        Where predictions matter: the offset is the mean difference on them, ``metric="data"`` and ``tol`` compare
-        predictions there. None for the points of the expansion.
-    refine : bool, default=True
-        Whether to move all vectors together after they have been constructed one by one.
-    offset : bool, default=True
-        Whether to add the mean difference to the intercept.
+        Where predictions matter: X of ``compress``. None for the points of the expansion.
+    n_vectors, refine, offset, metric, random_state, n_jobs, verbose
+        As for ``compress``.
     tol : float or None
-        Take as few vectors as make predictions on the inputs differ by less than ``tol`` standard deviations of the
-        output (root mean square, the worst output). Sizes are doubled until that holds, then bisected: one vector less
-        was tried and did not suffice, though by another start it might. With ``metric="data"`` vectors are fitted to
-        half of the inputs and judged by the others.
-    metric : {"feature", "data"}, default="feature"
+        As for ``compress``; the worst output counts. Sizes are doubled until the tolerance holds, then bisected: one
+        vector less was tried and did not suffice, though by another start it might. With ``metric="data"`` vectors are
+        fitted to half of the inputs and judged by the others.
     optimiser : {"lbfgs", "irprop", "joint"}, default="lbfgs"
         Of the refinement: with the coefficients eliminated by L-BFGS or iRprop⁺, or iRprop⁺ on vectors and coefficients
         as in the document. L-BFGS came closest in as many steps (``papers.approximation_after_training``).
@@ -81,57 +76,108 @@ def reduce_expansion(
         the construction closer but, after the refinement, the result no better.
     max_iter : int, default=1000
         Most steps of the refinement.
-    random_state : int, RandomState or None
-    n_jobs : int or None
-        Threads; None for as many as BLAS may use.
-    verbose : int
-        1 shows progress.
-
-    Returns
-    -------
-    Reduction
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from mercer import ExactRegressor
-    >>> from mercer.compression.reduced_set import reduce_expansion
-    >>> X = np.linspace(-3, 3, 200)[:, np.newaxis]
-    >>> model = ExactRegressor(noise=0.1).fit(X, np.sin(2 * X[:, 0]))
-    >>> small = reduce_expansion(model.expansion_, 8, random_state=0)
-    >>> len(small.expansion.points), bool(small.relative_distance < 1e-3)
-    (8, True)
-    >>> float(np.max(np.abs(small.expansion.evaluate(X)[:, 0] - model.predict(X)))) < 0.01
-    True
     """
-    settings = Settings(
-        inputs=inputs, refine=refine, offset=offset, metric=metric, optimiser=optimiser, n_starts=n_starts,
-        starts=starts, search_iter=search_iter, max_iter=max_iter,
-    )  # fmt: skip
-    settings = check_arguments(expansion, n_vectors, tol, settings)
+    settings = Settings(inputs, refine, offset, metric, optimiser, n_starts, starts, search_iter, max_iter)
+    _check_numbers(n_vectors, tol, settings)
+    _check_expansion(expansion)
+    settings = replace(settings, inputs=_check_inputs(inputs, expansion.points.shape[1]))
     executor, rng = Threads(n_jobs, verbose=verbose), check_random_state(random_state)
-    given = distinct_points(expansion)
+    given = _distinct_points(expansion)
     most = len(given.points) if n_vectors is None else n_vectors
     if tol is None and most >= len(given.points):
-        return _as_it_is(given)
-    if not has_gradient(given):
-        settings = settings.without_moves(given.kernel)
+        return Reduction.to_itself(given)
+    if not _has_gradient(given):
+        if refine:
+            msg = (
+                f"{type(given.kernel).__name__} has no gradient, so vectors cannot be moved: pass refine=False to "
+                "choose them among the points of the expansion."
+            )
+            raise ValueError(msg)
+        settings = replace(settings, search_iter=0)
     with blas_threads(1):  # tiles are small; threads of our own work on several of them
-        fitted, judged = (settings, None) if tol is None else settings.halves(given, rng)
-        shrinker = Shrinker(given, fitted, rng, executor)
-        if shrinker.feature.start == 0:  # coefficients that cancel
-            return _as_it_is(_zero(given))
-        if tol is None or judged is None:
-            return shrinker.shrink(most)
-        found, trials = find_size(shrinker, given, judged, most=most, tol=tol, executor=executor)
-        return replace(found or _as_it_is(given), trials=trials)
+        judged = given.points if settings.inputs is None else settings.inputs
+        if tol is not None and metric == "data" and len(judged) > 1:
+            order, half = rng.permutation(len(judged)), len(judged) // 2
+            settings, judged = replace(settings, inputs=judged[order[half:]]), judged[order[:half]]
+        shrinker = Shrinker(given, settings, rng, executor)
+        if shrinker.feature.start == 0:  # coefficients that cancel: the intercept is all there is
+            coefficients = np.zeros((1, given.coefficients.shape[1]))
+            return Reduction.to_itself(replace(given, points=given.points[:1], coefficients=coefficients))
+        return shrinker.shrink(most) if tol is None else shrinker.shrink_within(tol, judged, most=most)
 
 
-def _zero(expansion: KernelExpansion) -> KernelExpansion:
-    """One point without coefficient: the intercept is all there is."""
-    coefficients = np.zeros((1, expansion.coefficients.shape[1]))
-    return KernelExpansion(expansion.kernel, expansion.points[:1], coefficients, expansion.intercept)
+def _distinct_points(expansion: KernelExpansion) -> KernelExpansion:
+    """The expansion in float64, each point once, none without a coefficient (but one at least), without variance."""
+    points = np.ascontiguousarray(expansion.points, dtype=np.float64)
+    coefficients = np.ascontiguousarray(expansion.coefficients, dtype=np.float64)
+    distinct, first, place = np.unique(points, axis=0, return_index=True, return_inverse=True)
+    if len(distinct) < len(points):
+        sums = np.zeros((len(distinct), coefficients.shape[1]))
+        np.add.at(sums, place.ravel(), coefficients)
+        order = np.argsort(first)
+        points, coefficients = distinct[order], sums[order]
+    used = np.any(coefficients != 0, axis=1)
+    used[0] |= not np.any(used)
+    intercept = np.asarray(expansion.intercept, dtype=np.float64)
+    return KernelExpansion(expansion.kernel, points[used], coefficients[used], intercept)
 
 
-def _as_it_is(expansion: KernelExpansion) -> Reduction:
-    return Reduction(expansion, np.zeros(1), np.empty(0), 0.0, 0)
+def _has_gradient(expansion: KernelExpansion) -> bool:
+    """Whether the kernel can be differentiated by its points."""
+    point = expansion.points[:1]
+    try:
+        expansion.kernel.points_gradient(point, point, np.ones((1, 1)))
+    except NotImplementedError:
+        return False
+    return True
+
+
+def _check_numbers(n_vectors: Any, tol: Any, settings: Settings) -> None:
+    """Raise ``ValueError`` for what is out of range."""
+    if n_vectors is None and tol is None:
+        msg = "n_vectors or tol must be given: how many vectors, or how close they must come."
+        raise ValueError(msg)
+    if tol is not None and not (isinstance(tol, Real) and 0 < float(tol) < np.inf):
+        msg = f"tol must be a finite number above zero, got {tol!r}."
+        raise ValueError(msg)
+    choices = {"metric": ("feature", "data"), "optimiser": OPTIMISERS, "starts": ("best", "proportional")}
+    for name, allowed in choices.items():
+        value = getattr(settings, name)
+        if value not in allowed:
+            msg = f"{name} must be one of {', '.join(map(repr, allowed))}; got {value!r}."
+            raise ValueError(msg)
+    numbers = {"n_vectors": 1 if n_vectors is None else n_vectors, **vars(settings)}
+    for name, least in {"n_vectors": 1, "n_starts": 1, "search_iter": 0, "max_iter": 1}.items():
+        value = numbers[name]
+        if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+            msg = f"{name} must be a whole number of at least {least}, got {value!r}."
+            raise ValueError(msg)
+
+
+def _check_expansion(expansion: KernelExpansion) -> None:
+    if isinstance(expansion.kernel, Precomputed):
+        msg = "a model on a precomputed kernel cannot be compressed: its points are not known. Use a kernel and rows."
+        raise ValueError(msg)  # noqa: TRY004  the value of a parameter of the model
+    if len(expansion.points) == 0:
+        msg = "the expansion has no points."
+        raise ValueError(msg)
+    if not (np.all(np.isfinite(expansion.points)) and np.all(np.isfinite(expansion.coefficients))):
+        msg = "the points and coefficients of the expansion must be finite."
+        raise ValueError(msg)
+    largest = np.max(np.abs(expansion.coefficients), axis=0)
+    if np.any((largest > 0) & ~((largest > 1 / _LARGEST) & (largest < _LARGEST))):
+        msg = f"coefficients of an output go up to {largest.tolist()}: their squares are no numbers. Scale the targets."
+        raise ValueError(msg)
+
+
+def _check_inputs(inputs: Any, n_features: int) -> FloatArray | None:
+    if inputs is None:
+        return None
+    array = np.ascontiguousarray(inputs, dtype=np.float64)
+    if array.ndim != 2 or array.shape[1] != n_features or len(array) == 0:
+        msg = f"inputs must be an array of at least one row and {n_features} columns, got shape {array.shape}."
+        raise ValueError(msg)
+    if not np.all(np.isfinite(array)):
+        msg = "inputs contain NaN or infinity."
+        raise ValueError(msg)
+    return array

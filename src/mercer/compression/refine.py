@@ -11,13 +11,12 @@ optimiser   coefficients                          method
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import OptimizeResult, minimize
 
-from mercer._typing import FloatArray, IntArray
+from mercer._typing import FloatArray
 from mercer.compression.distance import Distance, Evaluation
 from mercer.compression.irprop import irprop
 
@@ -29,66 +28,36 @@ _ROUNDING = 1e-13  # share of |f|² at which a distance is nothing but rounding
 _PATIENCE = 20  # steps over which a gain is judged: single ones may be short
 
 
-@dataclass(frozen=True)
-class Refinement:
-    """Where the descent ended.
+class Refinement(NamedTuple):
+    """Where the descent ended."""
 
-    Attributes
-    ----------
-    vectors : array (m, d)
-    evaluation : Evaluation
-        There, without gradients.
-    distances : array
-        After each step that lowered the distance; the start is not among them.
-    n_iter : int
-    """
-
-    vectors: FloatArray
-    evaluation: Evaluation
-    distances: FloatArray
+    vectors: FloatArray  # (m, d)
+    evaluation: Evaluation  # there
+    distances: FloatArray  # after each step that lowered the distance; the start is not among them
     n_iter: int
 
 
 def refine(
     distance: Distance, vectors: FloatArray, *, unit: FloatArray, optimiser: str, max_iter: int, tol: float
 ) -> Refinement:
-    """Descend from given vectors; the result is never farther than the start.
+    """Descend from given vectors (m, d), of which ``unit`` (d,) is a large step; the result is never farther off.
 
-    Parameters
-    ----------
-    distance : Distance
-    vectors : array (m, d)
-    unit : array (d,)
-        A large step of a vector, by feature.
-    optimiser : {"lbfgs", "irprop", "joint"}
-    max_iter : int
-    tol : float
-        Stop when 20 steps have together gained less than this share of what is minimised.
+    It ends when 20 steps have together gained less than the share ``tol`` of what is minimised.
     """
-    start = distance.solve(vectors)
-    record = _Record(vectors, start)
-    if max_iter == 0 or start.distance <= _ROUNDING * distance.norm:
-        return Refinement(vectors, start, np.empty(0), 0)
-    if optimiser == "lbfgs":
-        n_iter, stuck = _lbfgs(distance, record, unit, max_iter, tol)
-        if stuck and n_iter < max_iter:  # line searches fail at the kinks of rough kernels, signs of derivatives do not
-            n_iter += _irprop(distance, record, unit, max_iter - n_iter, tol)
-    elif optimiser == "irprop":
-        n_iter = _irprop(distance, record, unit, max_iter, tol)
-    else:
-        n_iter = _joint(distance, record, unit, max_iter, tol)
-    # Coefficients that were moved along are not yet the best ones.
-    last = distance.solve(record.vectors) if optimiser == "joint" else record.evaluation
-    if optimiser == "joint" and last.distance < record.evaluation.distance:
-        record.look(record.vectors, last)
+    record = _Record(distance, vectors)
+    n_iter = 0
+    if max_iter > 0 and record.evaluation.distance > _ROUNDING * distance.norm:
+        n_iter, settled = _lbfgs(record, unit, max_iter, tol) if optimiser == "lbfgs" else (0, False)
+        if not settled and n_iter < max_iter:  # line searches fail at kinks of rough kernels, signs of slopes do not
+            n_iter += _irprop(record, unit, max_iter - n_iter, tol, joint=optimiser == "joint")
     return Refinement(record.vectors, record.evaluation, np.array(record.curve), n_iter)
 
 
 class _Record:
     """The least distance so far, and how it was reached."""
 
-    def __init__(self, vectors: FloatArray, evaluation: Evaluation) -> None:
-        self.vectors, self.evaluation = vectors, evaluation
+    def __init__(self, distance: Distance, vectors: FloatArray) -> None:
+        self.distance, self.vectors, self.evaluation = distance, vectors, distance.solve(vectors)
         self.curve: list[float] = []
 
     def look(self, vectors: FloatArray, evaluation: Evaluation) -> None:
@@ -98,17 +67,17 @@ class _Record:
             self.curve.append(evaluation.distance)
 
 
-def _lbfgs(distance: Distance, record: _Record, unit: FloatArray, max_iter: int, tol: float) -> tuple[int, bool]:
-    """Number of steps, and whether they ended before the distance had settled."""
-    shape, ridge = record.vectors.shape, distance.penalty(record.evaluation)
+def _lbfgs(record: _Record, unit: FloatArray, max_iter: int, tol: float) -> tuple[int, bool]:
+    """Number of steps, and whether the distance had settled when they ended."""
+    distance, shape, ridge = record.distance, record.vectors.shape, record.distance.penalty(record.evaluation)
     first = max(record.evaluation.value, np.finfo(np.float64).tiny)
-    seen: dict[bytes, tuple[FloatArray, Evaluation]] = {}
+    last: tuple[bytes, FloatArray, Evaluation] = b"", record.vectors, record.evaluation
 
     def function(x: FloatArray) -> tuple[float, FloatArray]:
+        nonlocal last
         vectors = x.reshape(shape) * unit
         evaluation = distance.eliminated(vectors, ridge)
-        seen.clear()
-        seen[x.tobytes()] = vectors, evaluation
+        last = x.tobytes(), vectors, evaluation
         return evaluation.value / first, (evaluation.by_vectors * unit).ravel() / first
 
     values: list[float] = []
@@ -116,9 +85,9 @@ def _lbfgs(distance: Distance, record: _Record, unit: FloatArray, max_iter: int,
 
     def callback(intermediate_result: OptimizeResult) -> None:
         nonlocal settled
-        key = intermediate_result.x.tobytes()
-        if key in seen:
-            record.look(*seen[key])
+        at, vectors, evaluation = last
+        if at == intermediate_result.x.tobytes():
+            record.look(vectors, evaluation)
         values.append(float(intermediate_result.fun))
         settled = len(values) > _PATIENCE and values[-1 - _PATIENCE] - values[-1] <= tol * values[-1]
         if settled:
@@ -127,41 +96,30 @@ def _lbfgs(distance: Distance, record: _Record, unit: FloatArray, max_iter: int,
     options = {"maxiter": max_iter, "maxcor": _MEMORY, "ftol": 0.0, "gtol": 0.0, "maxfun": 2 * max_iter + 20}
     start = (record.vectors / unit).ravel()
     found = minimize(function, start, jac=True, method="L-BFGS-B", callback=callback, options=options)
-    return int(found.nit), not settled
+    return int(found.nit), settled
 
 
-def _irprop(distance: Distance, record: _Record, unit: FloatArray, max_iter: int, tol: float) -> int:
-    shape, ridge = record.vectors.shape, distance.penalty(record.evaluation)
+def _irprop(record: _Record, unit: FloatArray, max_iter: int, tol: float, *, joint: bool) -> int:
+    """Number of steps; ``joint`` moves coefficients, in units of their sizes, along with the vectors."""
+    distance, shape, coefficients = record.distance, record.vectors.shape, record.evaluation.coefficients
+    ridge, start, units = distance.penalty(record.evaluation), record.vectors.ravel(), np.tile(unit, shape[0])
+    if joint:
+        sizes = np.broadcast_to(np.sqrt(np.mean(coefficients**2, axis=0)), coefficients.shape)
+        units = np.concatenate([units, np.where(sizes > 0, sizes, 1.0).ravel()])
+        start = np.concatenate([start, coefficients.ravel()])
 
-    def function(x: FloatArray, _problems: IntArray) -> tuple[FloatArray, FloatArray]:
-        vectors = x[0].reshape(shape)
-        evaluation = distance.eliminated(vectors, ridge)
-        record.look(vectors, evaluation)
-        return np.array([evaluation.value]), evaluation.by_vectors.reshape(1, -1)
-
-    return _run_irprop(function, record.vectors.ravel(), np.tile(unit, shape[0]), max_iter, tol)
-
-
-def _joint(distance: Distance, record: _Record, unit: FloatArray, max_iter: int, tol: float) -> int:
-    (m, d), first = record.vectors.shape, record.evaluation.coefficients
-
-    def function(x: FloatArray, _problems: IntArray) -> tuple[FloatArray, FloatArray]:
-        vectors, coefficients = x[0, : m * d].reshape(m, d), x[0, m * d :].reshape(first.shape)
-        evaluation = distance.joint(vectors, coefficients)
+    def function(x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        moved, others = np.split(x[0], [record.vectors.size])
+        vectors = moved.reshape(shape)
+        if joint:
+            evaluation = distance.joint(vectors, others.reshape(coefficients.shape))
+        else:
+            evaluation = distance.eliminated(vectors, ridge)
         record.look(vectors, evaluation)
         gradient = np.concatenate([evaluation.by_vectors.ravel(), evaluation.by_coefficients.ravel()])
         return np.array([evaluation.value]), gradient[np.newaxis]
 
-    sizes = np.broadcast_to(np.sqrt(np.mean(first**2, axis=0)), first.shape)
-    units = np.concatenate([np.tile(unit, m), np.where(sizes > 0, sizes, 1.0).ravel()])
-    return _run_irprop(function, np.concatenate([record.vectors.ravel(), first.ravel()]), units, max_iter, tol)
-
-
-def _run_irprop(
-    function: Callable[[FloatArray, IntArray], tuple[FloatArray, FloatArray]],
-    start: FloatArray,
-    unit: FloatArray,
-    max_iter: int,
-    tol: float,
-) -> int:
-    return irprop(function, start[np.newaxis], unit=unit, max_iter=max_iter, tol=tol, patience=_PATIENCE).n_iter
+    found = irprop(function, start[np.newaxis], unit=units, max_iter=max_iter, tol=tol, patience=_PATIENCE)
+    if joint:  # coefficients that were moved along are not yet the best ones
+        record.look(record.vectors, distance.solve(record.vectors))
+    return found.n_iter

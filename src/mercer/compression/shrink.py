@@ -1,31 +1,32 @@
-"""One size: construct, refine, offset."""
+"""Expansions of several sizes out of one: construct, refine, offset; and the smallest that keeps a tolerance."""
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from mercer._typing import FloatArray
 from mercer.compression.construct import Construction, construct
-from mercer.compression.data_distance import DataDistance
-from mercer.compression.distance import FeatureDistance
+from mercer.compression.distance import DataDistance, Distance, FeatureDistance, output_units
 from mercer.compression.refine import refine
 from mercer.engine import ArrayRows, Executor, kernel_times
-from mercer.kernels import Kernel
 from mercer.model import KernelExpansion
 
-__all__ = ["Reduction", "Settings", "Shrinker", "Trial"]
+__all__ = ["Reduction", "Settings", "Shrinker", "Trial", "relative_difference"]
 
 _TOLERANCE = 1e-3  # share of the distance that 20 steps of a refinement must gain for it to go on
+_FIRST = 4  # vectors of the first size that is tried for a tolerance
 
 
 @dataclass(frozen=True)
 class Settings:
     """What ``reduce_expansion`` was asked to do."""
 
-    inputs: Any
+    inputs: FloatArray | None
     refine: bool
     offset: bool
     metric: str
@@ -35,82 +36,38 @@ class Settings:
     search_iter: int
     max_iter: int
 
-    def without_moves(self, kernel: Kernel) -> Settings:
-        """For a kernel that has no gradient: vectors are taken from the expansion's points."""
-        if self.refine:
-            msg = (
-                f"{type(kernel).__name__} has no gradient, so vectors cannot be moved: pass refine=False to choose "
-                "them among the points of the expansion."
-            )
-            raise ValueError(msg)
-        return replace(self, search_iter=0)
 
-    def halves(self, expansion: KernelExpansion, rng: np.random.RandomState) -> tuple[Settings, FloatArray]:
-        """Settings to fit with, and the inputs that judge: others, if vectors are fitted to inputs."""
-        inputs = expansion.points if self.inputs is None else self.inputs
-        if self.metric == "feature" or len(inputs) < 2:
-            return self, inputs
-        order = rng.permutation(len(inputs))
-        half = len(inputs) // 2
-        return replace(self, inputs=np.ascontiguousarray(inputs[order[half:]])), inputs[order[:half]]
-
-
-@dataclass(frozen=True)
-class Trial:
-    """A size that was tried.
-
-    Attributes
-    ----------
-    n_vectors : int
-    difference : float
-        Root mean square difference of the predictions, in standard deviations of the output; of the worst output.
-    """
+class Trial(NamedTuple):
+    """A size that was tried for a tolerance."""
 
     n_vectors: int
-    difference: float
+    difference: float  # root mean square of the predictions', in standard deviations of the output; the worst output
 
 
 @dataclass(frozen=True)
 class Reduction:
     """A smaller expansion, and how far it is from the one it replaces.
 
-    Attributes
-    ----------
-    expansion : KernelExpansion
-        Without variance. It has fewer vectors than asked for where fewer span all that matters.
-    distances : array
-        ρ² = |f - f'|² in feature space after each vector and, with ``metric="feature"``, after each accepted step of
-        the refinement; it never grows. With several outputs, a sum in which each counts in units of its norm.
-    differences : array
-        With ``metric="data"``, the mean squared difference on the inputs after each accepted step; else empty.
-    relative_distance : float
-        ρ²/|f|² of the expansion, averaged over the outputs. With ``metric="data"`` it is not what is minimised, and may
-        be large: functions that agree on the inputs may differ elsewhere.
-    n_iter : int
-        Steps of the refinement.
-    trials : tuple of Trial
-        With ``tol``, the sizes that were tried, in their order, and how far each was from the original.
+    With several outputs, distances are sums in which each output counts in units of its norm.
     """
 
-    expansion: KernelExpansion
+    expansion: KernelExpansion  # without variance; with fewer vectors than asked for where these span all that matters
+    # ρ² = |f - f'|² after each vector and, with metric="feature", each accepted step of the refinement; it never grows
     distances: FloatArray
-    differences: FloatArray
+    differences: FloatArray  # with metric="data", mean squared ones on the inputs after each accepted step; else empty
+    # ρ²/|f|², averaged over the outputs; large where functions agree on the inputs (metric="data") and not elsewhere
     relative_distance: float
-    n_iter: int
-    trials: tuple[Trial, ...] = ()
+    n_iter: int  # steps of the refinement
+    trials: tuple[Trial, ...] = ()  # with tol, the sizes in the order in which they were tried
+
+    @classmethod
+    def to_itself(cls, expansion: KernelExpansion) -> Reduction:
+        """An expansion that is kept as it is."""
+        return cls(expansion, np.zeros(1), np.empty(0), 0.0, 0)
 
 
 class Shrinker:
-    """Makes expansions of several sizes out of one.
-
-    Parameters
-    ----------
-    expansion : KernelExpansion
-        Distinct points, float64.
-    settings : Settings
-    rng : RandomState
-    executor : Executor
-    """
+    """Makes expansions of several sizes out of one, whose points are distinct and float64."""
 
     def __init__(
         self, expansion: KernelExpansion, settings: Settings, rng: np.random.RandomState, executor: Executor
@@ -118,14 +75,14 @@ class Shrinker:
         self.expansion, self._settings, self._rng, self._executor = expansion, settings, rng, executor
         self.feature = FeatureDistance(expansion, executor=executor)
         self._unit = step_unit(expansion)
-        self._built: Construction | None = None
+        self._built = Construction(np.empty((0, expansion.points.shape[1])), np.empty(0))
         self._values = self.feature.values  # f where offset and data metric look, without its intercept
         self._inputs = expansion.points
         if settings.inputs is not None:
             self._inputs = settings.inputs
             if settings.offset or settings.metric == "data":
                 self._values = self._evaluate(expansion)
-        self._distance: FeatureDistance | DataDistance = self.feature
+        self._distance: Distance = self.feature
         if settings.metric == "data":
             self._distance = DataDistance(
                 expansion, self._inputs, self._values, offset=settings.offset, executor=executor
@@ -138,36 +95,65 @@ class Shrinker:
         those, descents ended at distances up to three times as large.
         """
         settings, distance, by_data = self._settings, self._distance, self._distance is not self.feature
-        built = self._construct(n_vectors)
-        moved = refine(
-            distance, built.vectors, unit=self._unit, optimiser=settings.optimiser,
-            max_iter=settings.max_iter if settings.refine else 0, tol=_TOLERANCE,
-        )  # fmt: skip
+        if len(self._built.vectors) < n_vectors:
+            self._built = construct(
+                self.feature,
+                n_vectors,
+                unit=self._unit,
+                rng=self._rng,
+                n_starts=settings.n_starts,
+                max_iter=settings.search_iter,
+                given=self._built.vectors,
+                best_starts=settings.starts == "best",
+            )
+        built, distances = self._built.vectors[:n_vectors], self._built.distances[:n_vectors]
+        steps = settings.max_iter if settings.refine else 0
+        moved = refine(distance, built, unit=self._unit, optimiser=settings.optimiser, max_iter=steps, tol=_TOLERANCE)
         coefficients = moved.evaluation.coefficients * distance.units
         reduced = replace(self.expansion, points=moved.vectors, coefficients=coefficients)
-        offset = moved.evaluation.offset * distance.units if by_data else self._mean_difference(reduced)
-        reduced = replace(reduced, intercept=reduced.intercept + offset)
+        if by_data:
+            reduced = replace(reduced, intercept=reduced.intercept + moved.evaluation.offset * distance.units)
+        elif settings.offset:
+            difference = np.mean(self._values - self._evaluate(reduced), axis=0)
+            reduced = replace(reduced, intercept=reduced.intercept + difference)
         relative = self.feature.between(reduced.points, reduced.coefficients) / self.feature.start
         if by_data:
-            return Reduction(reduced, built.distances, moved.distances, relative, moved.n_iter)
+            return Reduction(reduced, distances, moved.distances, relative, moved.n_iter)
         # Rounding of two ways to compute the same distance must not look like a step back.
-        curve = np.minimum.accumulate(np.concatenate([built.distances, moved.distances]))
+        curve = np.minimum.accumulate(np.concatenate([distances, moved.distances]))
         return Reduction(reduced, curve, np.empty(0), relative, moved.n_iter)
 
-    def _construct(self, n_vectors: int) -> Construction:
-        """The first vectors of the construction, which is continued if it is not yet so long."""
-        if self._built is None or len(self._built.vectors) < n_vectors:
-            settings, given = self._settings, None if self._built is None else self._built.vectors
-            self._built = construct(
-                self.feature, n_vectors, unit=self._unit, rng=self._rng, n_starts=settings.n_starts,
-                max_iter=settings.search_iter, given=given, best_starts=settings.starts == "best",
-            )  # fmt: skip
-        return self._built.first(n_vectors)
+    def shrink_within(self, tol: float, inputs: FloatArray, *, most: int) -> Reduction:
+        """The smallest expansion that is found to keep the tolerance on the inputs; the given one if no other does.
 
-    def _mean_difference(self, reduced: KernelExpansion) -> FloatArray:
-        if not self._settings.offset:
-            return np.zeros(len(reduced.intercept))
-        return np.asarray(np.mean(self._values - self._evaluate(reduced), axis=0))
+        Sizes are doubled until one suffices; then the interval between it and the last that did not is halved, down to
+        one vector.
+        """
+        values, n_points = self.expansion.evaluate(inputs, executor=self._executor), len(self.expansion.points)
+        trials: list[Trial] = []
+        known: dict[int, Reduction] = {}
+
+        def suffices(n_vectors: int) -> bool:
+            shrunk = known[n_vectors] = self.shrink(n_vectors)
+            difference = relative_difference(values, shrunk.expansion.evaluate(inputs, executor=self._executor))
+            trials.append(Trial(len(shrunk.expansion.points), difference))
+            return difference < tol
+
+        few, enough = 0, min(_FIRST, most)
+        while enough < n_points and not suffices(enough):
+            if enough == most or trials[-1].n_vectors < enough:  # no more are allowed, or no more would help
+                warnings.warn(
+                    f"{trials[-1].n_vectors} vectors differ by {trials[-1].difference:.3g} standard deviations, tol is "
+                    f"{tol:g}: allow more vectors, or a larger tol.",
+                    ConvergenceWarning,
+                    stacklevel=4,
+                )
+                return replace(known[enough], trials=tuple(trials))
+            few, enough = enough, min(2 * enough, most)
+        while min(enough, n_points) - few > 1:
+            middle = (few + min(enough, n_points)) // 2
+            few, enough = (few, middle) if suffices(middle) else (middle, enough)
+        return replace(known.get(enough) or Reduction.to_itself(self.expansion), trials=tuple(trials))
 
     def _evaluate(self, expansion: KernelExpansion) -> FloatArray:
         """On the inputs, without the intercept."""
@@ -187,3 +173,9 @@ def step_unit(expansion: KernelExpansion) -> FloatArray:
         if name.split("__")[-1] == "length_scale":
             unit = np.minimum(unit, value)
     return np.asarray(unit, dtype=np.float64)
+
+
+def relative_difference(values: FloatArray, others: FloatArray) -> float:
+    """Root mean square difference by output, in standard deviations of the values; the largest."""
+    units = output_units(np.std(values, axis=0), np.sqrt(np.mean(values**2, axis=0)))
+    return float(np.max(np.sqrt(np.mean((values - others) ** 2, axis=0)) / units))

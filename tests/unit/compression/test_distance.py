@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
 
-from mercer.compression.data_distance import DataDistance
-from mercer.compression.distance import FeatureDistance
+from mercer.compression.distance import DataDistance, FeatureDistance
 from mercer.compression.inner_products import InnerProducts
 from mercer.engine import Threads
 from mercer.engine.executors import threads
@@ -51,7 +50,8 @@ def test_inner_products_are_values_of_the_function(case, n_outputs):
     expansion, vectors = draw(case.kernel, n_outputs), draw_vectors()
     products = InnerProducts(case.kernel, expansion.points, expansion.coefficients, executor=EXECUTOR)
     weights = np.random.default_rng(2).normal(size=(4, n_outputs))
-    values, gradient = products.values_and_gradient(vectors, lambda _: weights)
+    here = products.at(vectors)
+    values, gradient = here.values, here.gradient(weights)
     expected = case.define(vectors, expansion.points) @ expansion.coefficients
     np.testing.assert_allclose(values, expected, rtol=1e-9, atol=1e-9 * np.max(np.abs(expected)))
     np.testing.assert_allclose(products.values(vectors), values, rtol=1e-9, atol=1e-9 * np.max(np.abs(expected)))
@@ -59,20 +59,23 @@ def test_inner_products_are_values_of_the_function(case, n_outputs):
     np.testing.assert_allclose(gradient, derivative, rtol=1e-8, atol=1e-8 * np.max(np.abs(derivative)))
 
 
+def values_and_gradient(expansion, vectors, shift, executor):
+    products = InnerProducts(expansion.kernel, expansion.points + shift, expansion.coefficients, executor=executor)
+    here = products.at(vectors + shift)
+    return here.values, here.gradient(np.tanh(here.values))
+
+
 def test_neither_tiles_nor_threads_nor_an_offset_of_the_rows_matter(monkeypatch):
+    from mercer.compression import inner_products
     from mercer.engine import table
 
     expansion, vectors, far = draw(Matern(2.0), 2, n=300), draw_vectors(), 1e4
-    expected = InnerProducts(
-        expansion.kernel, expansion.points, expansion.coefficients, executor=Threads(1)
-    ).values_and_gradient(vectors, np.tanh)
+    expected = values_and_gradient(expansion, vectors, 0.0, Threads(1))
+    monkeypatch.setattr(inner_products, "_ONE_TILE", 0)
     monkeypatch.setattr(threads, "TILE_BYTES", 512)
     monkeypatch.setattr(table, "_FEWEST_ROWS", 16)
     for shift in (0.0, far):
-        products = InnerProducts(
-            expansion.kernel, expansion.points + shift, expansion.coefficients, executor=Threads(3)
-        )
-        found = products.values_and_gradient(vectors + shift, np.tanh)
+        found = values_and_gradient(expansion, vectors, shift, Threads(3))
         for a, b in zip(found, expected, strict=True):
             np.testing.assert_allclose(a, b, rtol=0, atol=(1e-7 if shift else 1e-10) * np.max(np.abs(b)))
 

@@ -28,8 +28,7 @@ from sklearn.svm import SVC, SVR, LinearSVC, LinearSVR, OneClassSVM
 
 from mercer import ExactRegressor
 from mercer.compression import as_expansion
-from mercer.compression.affine import affine_map
-from mercer.compression.foreign import read_model
+from mercer.compression.foreign import affine_map, read_model
 
 TOLERANCE = 1e-8
 SCALERS = [

@@ -10,7 +10,7 @@ from sklearn.metrics.pairwise import laplacian_kernel
 
 from mercer import ExactRegressor
 from mercer.compression.reduced_set import reduce_expansion
-from mercer.compression.size import relative_difference
+from mercer.compression.shrink import relative_difference
 from mercer.kernels import CompactGaussian, Function, Gaussian, Linear, Matern, Polynomial, Precomputed
 from mercer.model import KernelExpansion
 

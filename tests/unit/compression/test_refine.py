@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from mercer.compression.data_distance import DataDistance
-from mercer.compression.distance import FeatureDistance
+from mercer.compression.distance import DataDistance, FeatureDistance
 from mercer.compression.refine import OPTIMISERS, refine
 from mercer.engine import Threads
 from mercer.kernels import Gaussian, Linear, Matern, Polynomial
