@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,26 +23,13 @@ from mercer.solvers.blas import add_gram, mirror
 __all__ = ["FeatureGradient", "Pull", "add_parameters", "feature_gradient"]
 
 
-@dataclass(frozen=True)
-class Pull:
-    """What a function's gradient is at a tile of T rows.
+class Pull(NamedTuple):
+    """What a function's gradient is at a tile of T rows."""
 
-    Attributes
-    ----------
-    by_kernel : array (T, m)
-        By k(x_i, z_j).
-    by_prior : array (T,)
-        By k(x_i, x_i).
-    gram_weights : array (T,) or None
-        w ≥ 0 in the sum Σ w v vᵀ; None for zeros.
-    extra : float
-        Any number that is to be summed over the tiles.
-    """
-
-    by_kernel: FloatArray
-    by_prior: FloatArray
-    gram_weights: FloatArray | None = None
-    extra: float = 0.0
+    by_kernel: FloatArray  # (T, m), by k(x_i, z_j)
+    by_prior: FloatArray  # (T,), by k(x_i, x_i)
+    gram_weights: FloatArray | None = None  # (T,), w ≥ 0 in the sum Σ w v vᵀ; None for zeros
+    extra: float = 0.0  # any number that is to be summed over the tiles
 
 
 # From whitened features, which may be overwritten, k(x, x) and the tile; it pickles.
@@ -50,21 +38,11 @@ Pullback = Callable[[FloatArray, FloatArray, Tile], Pull]
 
 @dataclass
 class FeatureGradient:
-    """Gradients, summed over the rows.
+    """Gradients, summed over the rows."""
 
-    Attributes
-    ----------
-    points : array (m, d)
-    parameters : dict
-        By the kernel's log-parameters.
-    gram : array (m, m)
-        Σ w v vᵀ, which a gradient by L may need.
-    extra : float
-    """
-
-    points: FloatArray
-    parameters: dict[str, FloatArray]
-    gram: FloatArray
+    points: FloatArray  # (m, d)
+    parameters: dict[str, FloatArray]  # by the kernel's log-parameters
+    gram: FloatArray  # Σ w v vᵀ, shape (m, m), which a gradient by L may need
     extra: float = 0.0
 
     def merge_in_place(self, other: FeatureGradient) -> None:

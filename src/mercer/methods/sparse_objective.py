@@ -29,7 +29,7 @@ In the bound a row of weight ω counts as ω rows: :math:`\log|\Lambda| = \sum\o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, lapack, solve_triangular
@@ -47,19 +47,16 @@ from mercer.engine import (
     kernel_diagonal,
     normal_statistics,
 )
-from mercer.exceptions import NotPositiveDefiniteError
 from mercer.kernels import Kernel
+from mercer.methods.frame import projection_rounding
+from mercer.solvers.dense import MOVING_JITTERS, least_jitter
 
 __all__ = ["Gradient", "SparseObjective"]
 
-# Shares of the mean of k(z, z) that are added in turn to a singular matrix: points may meet while they are moved.
-_JITTERS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6)
-# Largest error of |v|², as a share of k(x, x), that rounding of K_mm may cause: about eps·k·tr K_mm⁻¹.
-_ROUNDING = 1e-5
+_ROUNDING = 1e-5  # largest error of |v|², as a share of k(x, x), that rounding of K_mm may cause
 
 
-@dataclass(frozen=True)
-class Gradient:
+class Gradient(NamedTuple):
     """Gradients of the negative objective."""
 
     points: FloatArray  # (m, d)
@@ -69,17 +66,9 @@ class Gradient:
 
 @dataclass(frozen=True)
 class SparseObjective:
-    """The objective for given rows.
+    """The objective for given rows."""
 
-    Attributes
-    ----------
-    table : ArrayTable
-        Weights are above zero.
-    kind : {"fitc", "vfe"}
-    executor : Executor
-    """
-
-    table: ArrayTable
+    table: ArrayTable  # weights are above zero
     kind: Literal["fitc", "vfe"]
     executor: Executor
 
@@ -105,23 +94,27 @@ class SparseObjective:
     def value_and_gradient(self, kernel: Kernel, points: FloatArray, noise: float) -> tuple[float, Gradient]:
         """F and its gradients; two passes over the rows."""
         state = self._evaluate(kernel, points, noise)
-        identity = np.eye(len(points))
-        inverse = np.ascontiguousarray(solve_triangular(state.lower, identity, lower=True))
-        pullback = self._pullback(state, inverse, noise)
+        p, mu, identity = self.table.n_outputs, state.mu, np.eye(len(points))
+        inverse = np.ascontiguousarray(solve_triangular(state.features.lower, identity, lower=True))
+        pullback: _FitcPullback | _BoundPullback
+        if self.kind == "fitc":
+            pullback, freedom = _FitcPullback(noise, mu, mu.T @ inverse, state.B_inverse, inverse), 0.0
+        else:
+            pullback = _BoundPullback(noise, mu, mu.T @ inverse, p * (state.B_inverse - identity) @ inverse)
+            # ∂F/∂log λ = (np - p tr(I - B⁻¹) - Σ|e|²ω/λ)/2 - pR: all but the sum
+            freedom = self.n_rows - len(points) + float(np.trace(state.B_inverse)) - 2.0 * state.rest
         sums = feature_gradient(self.table, state.features, pullback, executor=self.executor)
-        M = self.table.n_outputs * (2.0 * identity - state.B - state.B_inverse) - state.mu @ state.mu.T + sums.gram
+        M = p * (2.0 * identity - state.B - state.B_inverse) - mu @ mu.T + sums.gram
         by_points, by_parameters = kernel.gradients(points, points, -0.5 * inverse.T @ M @ inverse)
-        gradient = Gradient(
+        return state.value, Gradient(
             points=sums.points + 2.0 * by_points,
             parameters=add_parameters(sums.parameters, by_parameters),
-            log_noise=pullback.by_log_noise(sums.extra),
+            log_noise=0.5 * p * freedom + sums.extra,
         )
-        return state.value, gradient
 
     def _evaluate(self, kernel: Kernel, points: FloatArray, noise: float) -> _State:
         n_outputs, n = self.table.n_outputs, self.n_rows
-        lower = _factor(kernel(points))
-        features = Features(kernel, points, lower=lower)
+        features = Features(kernel, points, lower=_factor(kernel(points)))
         if self.kind == "fitc":
             statistics = conditional_statistics(self.table, features, noise=noise, executor=self.executor)
             sums, log_determinant, rest = statistics.normal, statistics.log_determinant, 0.0
@@ -131,53 +124,45 @@ class SparseObjective:
             prior = kernel_diagonal(self.table.rows, kernel, executor=self.executor)
             total = float(np.sum(prior) if self.table.weights is None else self.table.weights @ prior)
             rest = 0.5 * max(total / noise - float(np.trace(sums.gram)), 0.0)
-        B = np.eye(len(lower)) + sums.gram
+        B = np.eye(len(points)) + sums.gram
         factor = cho_factor(B, lower=True)
         mu = cho_solve(factor, sums.cross[:, :-1])
         log_B = 2.0 * float(np.sum(np.log(np.diagonal(factor[0]))))
         squares = float(np.trace(sums.moments[:-1, :-1]) - np.sum(sums.cross[:, :-1] * mu))
         value = 0.5 * (n_outputs * (log_B + log_determinant + n * np.log(2.0 * np.pi)) + squares) + n_outputs * rest
-        return _State(value, rest, squares, features, lower, mu, B, cho_solve(factor, np.eye(len(B))))
-
-    def _pullback(self, state: _State, inverse: FloatArray, noise: float) -> _FitcPullback | _VfePullback:
-        mu_inverse = state.mu.T @ inverse
-        if self.kind == "fitc":
-            return _FitcPullback(noise, state.mu, mu_inverse, state.B_inverse, inverse)
-        B_map = self.table.n_outputs * (state.B_inverse - np.eye(len(inverse))) @ inverse
-        # ∂F/∂log λ = (np - p tr(I - B⁻¹) - Σ|e|²ω/λ)/2 - pR
-        freedom = self.n_rows - len(state.B) + float(np.trace(state.B_inverse)) - 2.0 * state.rest
-        return _VfePullback(noise, state.mu, mu_inverse, B_map, self.table.n_outputs * freedom)
+        return _State(value, rest, squares, features, mu, B, cho_solve(factor, np.eye(len(B))))
 
 
-@dataclass(frozen=True)
-class _State:
+class _State(NamedTuple):
     value: float
     rest: float  # R for one output
     squares: float  # yᵀΣ⁻¹y, over all outputs
     features: Features
-    lower: FloatArray
     mu: FloatArray
     B: FloatArray
     B_inverse: FloatArray
 
 
-def _noises(noise: float, tile: Tile) -> FloatArray:
-    """λ/ω of the rows."""
-    return np.full(tile.n_rows, noise) if tile.weights is None else noise / tile.weights
-
-
 @dataclass(frozen=True)
-class _FitcPullback:
-    """The gradient of FITC's likelihood at a tile of rows."""
+class _Pullback:
+    """The gradient of F at a tile of rows; ``extra`` is what the tile adds to ∂F/∂log λ."""
 
     noise: float
     mu: FloatArray  # (m, p)
     mu_inverse: FloatArray  # μᵀL⁻¹
+
+    def noises(self, tile: Tile) -> FloatArray:
+        """λ/ω of the rows."""
+        return np.full(tile.n_rows, self.noise) if tile.weights is None else self.noise / tile.weights
+
+
+@dataclass(frozen=True)
+class _FitcPullback(_Pullback):
     B_inverse: FloatArray  # (m, m)
     inverse: FloatArray  # L⁻¹
 
     def __call__(self, V: FloatArray, prior: FloatArray, tile: Tile) -> Pull:
-        p, noises = tile.targets.shape[1], _noises(self.noise, tile)
+        p, noises = tile.targets.shape[1], self.noises(tile)
         variances = noises + np.maximum(prior - _squares(V), 0.0)
         solved = V @ self.B_inverse
         errors = tile.targets - V @ self.mu
@@ -187,50 +172,37 @@ class _FitcPullback:
         solved -= twice_h[:, np.newaxis] * V
         by_kernel = solved @ self.inverse
         by_kernel -= (errors / variances[:, np.newaxis]) @ self.mu_inverse
+        # ∂F/∂log λ = Σ h λ/ω
         return Pull(by_kernel, 0.5 * twice_h, explained, extra=0.5 * float(twice_h @ noises))
-
-    def by_log_noise(self, extra: float) -> float:
-        """∂F/∂log λ = Σ h λ/ω."""
-        return extra
 
 
 @dataclass(frozen=True)
-class _VfePullback:
-    """The gradient of the variational bound at a tile of rows."""
-
-    noise: float
-    mu: FloatArray  # (m, p)
-    mu_inverse: FloatArray  # μᵀL⁻¹
+class _BoundPullback(_Pullback):
     B_map: FloatArray  # p (B⁻¹ - I) L⁻¹
-    freedom: float  # what ∂F/∂log λ has besides the errors, doubled
 
     def __call__(self, V: FloatArray, prior: FloatArray, tile: Tile) -> Pull:
-        precisions = 1.0 / _noises(self.noise, tile)
+        precisions = 1.0 / self.noises(tile)
         errors = tile.targets - V @ self.mu
         by_kernel = V @ self.B_map
         by_kernel -= errors @ self.mu_inverse
         by_kernel *= precisions[:, np.newaxis]
         by_prior = 0.5 * tile.targets.shape[1] * precisions
-        return Pull(by_kernel, by_prior, extra=float(precisions @ _squares(errors)))
-
-    def by_log_noise(self, extra: float) -> float:
-        """∂F/∂log λ, from Σ|e|²ω/λ."""
-        return 0.5 * (self.freedom - extra)
+        return Pull(by_kernel, by_prior, extra=-0.5 * float(precisions @ _squares(errors)))
 
 
 def _factor(square: FloatArray) -> FloatArray:
+    """L of the points' kernel matrix, with jitter where they meet."""
     diagonal = np.diagonal(square).copy()
     if not np.any(diagonal >= np.finfo(np.float64).tiny):
         return np.asfortranarray(np.eye(len(square)))  # a function that is zero everywhere
-    for jitter in _JITTERS:
-        np.fill_diagonal(square, diagonal + jitter * np.mean(diagonal))
+
+    def factor(share: float) -> FloatArray | None:
+        np.fill_diagonal(square, diagonal + share * np.mean(diagonal))
         lower, info = lapack.dpotrf(np.asfortranarray(square), lower=1, clean=1)
-        if info == 0:
-            inverse, _ = lapack.dtrtri(lower, lower=1)
-            if np.finfo(np.float64).eps * np.max(diagonal) * np.sum(inverse**2) <= _ROUNDING:
-                return np.asfortranarray(lower)
-    msg = "the kernel matrix of the pseudo-inputs is not positive definite. Use a kernel that is."
-    raise NotPositiveDefiniteError(msg)
+        return np.asfortranarray(lower) if info == 0 and projection_rounding(lower) <= _ROUNDING else None
+
+    message = "the kernel matrix of the pseudo-inputs is not positive definite. Use a kernel that is."
+    return least_jitter(MOVING_JITTERS, factor, message)[0]
 
 
 def _squares(matrix: FloatArray) -> FloatArray:
