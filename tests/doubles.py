@@ -18,7 +18,7 @@ TAKERS = (
     "mercer.methods.compact",
     "mercer.methods.partition",  # samples for k-means
     "mercer.methods.reduced_rank",  # its model is made of all rows
-    "mercer.methods.transduction",  # queries, a batch at a time
+    "mercer.methods.committee",  # queries, a batch at a time
 )
 
 

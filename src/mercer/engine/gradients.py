@@ -64,25 +64,20 @@ class _GradientPass(Pass[FeatureGradient, FeatureGradient]):
 
     @property
     def width(self) -> int:
-        """A few arrays of a tile's size are alive at once."""
-        return 4 * self.features.n_features
+        return 4 * self.features.n_features  # a few arrays of a tile's size are alive at once
 
     @property
     def state_numbers(self) -> int:  # type: ignore[override]
-        """Of the m × m sum."""
         return self.features.n_features**2
 
     def prepare(self) -> None:
-        """Bind the kernel to the points."""
         self.features.prepare()
 
     def start(self) -> FeatureGradient:
-        """Zeros."""
         m = self.features.n_features
         return FeatureGradient(np.zeros(self.features.points.shape), {}, np.zeros((m, m)))
 
     def add(self, state: FeatureGradient, tile: Tile) -> None:
-        """Two products with a tile of features, and the kernel's gradients."""
         kernel, rows = self.features.kernel, np.asarray(tile.rows, dtype=np.float64)
         V = self.features.tile(rows)
         pull = self.pullback(V, kernel.diagonal(rows), tile)
@@ -96,7 +91,6 @@ class _GradientPass(Pass[FeatureGradient, FeatureGradient]):
         state.parameters = add_parameters(state.parameters, by_parameters, by_diagonal)
 
     def finish(self, state: FeatureGradient) -> FeatureGradient:
-        """Both triangles."""
         mirror(state.gram)
         return state
 

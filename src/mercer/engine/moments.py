@@ -26,24 +26,20 @@ class _Moments(Pass[FloatArray, tuple[FloatArray, FloatArray]]):
 
     @property
     def width(self) -> int:
-        """Three arrays of a tile's size are alive at once."""
-        return 3 * (len(self.origin) + 1)
+        return 3 * (len(self.origin) + 1)  # three arrays of a tile's size are alive at once
 
     def start(self) -> FloatArray:
-        """Zeros."""
         return np.zeros((len(self.origin) + 1,) * 2)
 
     def add(self, state: FloatArray, tile: Tile) -> None:
-        """Add the rows of positive weight, and of the others nothing, however large they are."""
         augmented = np.column_stack([tile.rows - self.origin, np.ones(tile.n_rows)])
         if tile.weights is None:
             state += augmented.T @ augmented
         else:
-            augmented[tile.weights <= 0] = 0.0
+            augmented[tile.weights <= 0] = 0.0  # however large they are
             state += (tile.weights[:, np.newaxis] * augmented).T @ augmented
 
     def finish(self, state: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Mean (d,) and covariance (d, d)."""
         sums = state / state[-1, -1]
         mean = sums[:-1, -1]
         return self.origin + mean, sums[:-1, :-1] - np.outer(mean, mean)

@@ -25,21 +25,11 @@ __all__ = ["ResidualProducts", "residual_products"]
 
 @dataclass
 class ResidualProducts:
-    """Sums over the rows, with precisions on the diagonal of Λ⁻¹.
+    """Sums over the rows, with precisions on the diagonal of Λ⁻¹."""
 
-    Attributes
-    ----------
-    projections : array (m, q)
-        VᵀΛ⁻¹E.
-    sums : array (q,)
-        1ᵀΛ⁻¹E.
-    squares : array (q,) or (q, q)
-        EᵀΛ⁻¹E, or its diagonal.
-    """
-
-    projections: FloatArray
-    sums: FloatArray
-    squares: FloatArray
+    projections: FloatArray  # VᵀΛ⁻¹E, shape (m, q)
+    sums: FloatArray  # 1ᵀΛ⁻¹E, shape (q,)
+    squares: FloatArray  # EᵀΛ⁻¹E, shape (q, q), or its diagonal (q,)
 
     def merge_in_place(self, other: ResidualProducts) -> None:
         """Add the other's sums to one's own."""
@@ -87,27 +77,11 @@ class _ResidualPass(Pass[ResidualProducts, ResidualProducts]):
 
 
 def residual_products(
-    rows: Rows,
-    features: Features,
-    queries: FloatArray,
-    precisions: FloatArray,
-    *,
-    full: bool,
-    executor: Executor,
+    rows: Rows, features: Features, queries: FloatArray, precisions: FloatArray, *, full: bool, executor: Executor
 ) -> ResidualProducts:
-    """Sum over all rows in one pass; ``full`` asks for all of EᵀΛ⁻¹E, not its diagonal alone.
+    """Sum over the rows (n, d) in one pass, for queries (q, d) and precisions ω/λ (n,); the features are whitened.
 
-    Cost: n·m·(m + 4q) operations, n·(m + q) kernel values; q·(m + q) numbers per worker and a tile.
-
-    Parameters
-    ----------
-    rows : Rows (n, d)
-    features : Features
-        Whitened.
-    queries : array (q, d)
-    precisions : array (n,)
-        ω/λ.
-    full : bool
-    executor : Executor
+    ``full`` asks for all of EᵀΛ⁻¹E, not its diagonal alone. Cost: n·m·(m + 4q) operations, n·(m + q) kernel values;
+    q·(m + q) numbers per worker and a tile.
     """
     return executor.reduce(_ResidualPass(features, queries, full), ArrayTable(rows, weights=precisions))

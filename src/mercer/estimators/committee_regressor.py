@@ -19,10 +19,9 @@ from mercer.estimators.on_basis import BASIS_CONSTRAINTS, OnBasis, check_mergeab
 from mercer.estimators.regression import KernelRegressor, Targets
 from mercer.estimators.shell import all_or_nothing, check_one_spread, make_executor, read_rows, read_table, snapshot
 from mercer.exceptions import JitterWarning
-from mercer.methods.committee import Batch, CommitteeSummary
+from mercer.methods.committee import Batch, CommitteeSummary, transduce
 from mercer.methods.frame import Frame
 from mercer.methods.partition import block_labels, make_blocks
-from mercer.methods.transduction import transduce
 from mercer.model import KernelExpansion
 
 __all__ = ["CommitteeRegressor"]

@@ -13,6 +13,7 @@ w^b              ``coefficients`` = L⁻ᵀu    (m, p)        (I + A) u = c, the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -21,15 +22,23 @@ import numpy as np
 from mercer._stored import stored
 from mercer._stored.checks import check_index, need
 from mercer._typing import FloatArray
-from mercer.engine import ArrayTable, Block, ConditionalStatistics, Executor, conditional_statistics
+from mercer.basis import Basis
+from mercer.engine import (
+    ArrayRows,
+    ArrayTable,
+    Block,
+    ConditionalStatistics,
+    Executor,
+    Rows,
+    conditional_statistics,
+)
 from mercer.methods.frame import Frame
 from mercer.methods.inputs import target_shift
 from mercer.methods.nystrom import check_sums
-from mercer.model import KernelExpansion
+from mercer.model import KernelExpansion, as_dtype
 from mercer.solvers.ridge import RidgeProblem, RidgeSolution
 
-__all__ = ["Batch", "CommitteeSummary"]
-
+__all__ = ["Batch", "CommitteeSummary", "transduce"]
 
 _TINY_NOISE, _DROWNED = 1e-10, 1e-3  # beside k(z, z), and beside the prior's precision, which is 1
 
@@ -76,9 +85,8 @@ class CommitteeSummary:
     @classmethod
     def start(cls, frame: Frame, table: ArrayTable, *, intercept: bool) -> CommitteeSummary:
         """Summary of no blocks."""
-        n_outputs = table.n_outputs
-        shift = target_shift(table, intercept=intercept)
-        return cls(frame, ConditionalStatistics.zeros(len(frame.lower), n_outputs), shift, intercept)
+        statistics = ConditionalStatistics.zeros(len(frame.lower), table.n_outputs)
+        return cls(frame, statistics, target_shift(table, intercept=intercept), intercept)
 
     def plus(self, batch: Batch, executor: Executor) -> CommitteeSummary:
         """Return the summary with the batch's blocks added."""
@@ -133,3 +141,46 @@ class CommitteeSummary:
     @cached_property
     def _solution(self) -> RidgeSolution:
         return self._problem.solve(1.0)  # the noise is in Λ
+
+
+def transduce(
+    summary: CommitteeSummary,
+    batches: Sequence[Batch],
+    queries: Rows,
+    *,
+    batch_size: int,
+    return_std: bool,
+    return_cov: bool,
+    executor: Executor,
+) -> tuple[FloatArray, FloatArray | None, list[ConditionalStatistics]]:
+    """Compute the committee again with the queries as basis points; each batch of them is a pass over the rows.
+
+    At its basis points a committee combines what each block knows of those very values; anywhere else it interpolates.
+    So the best basis for a set of queries is the set (footnote 2 of document 000).
+
+    Returns the mean (n, p) at the queries, the standard deviation or covariance asked for, and the statistics of each
+    pass.
+    """
+    n = queries.n_rows
+    n_batches = 1 if return_cov else -(-n // batch_size)
+    mean = np.empty((n, len(summary.target_shift)))
+    spread: FloatArray | None = np.empty(n) if return_std else None
+    passes = []
+    for number in range(n_batches):
+        # Every so many queries, not the next so many: queries in order of place or time make a basis that is spread.
+        index = np.arange(number, n, n_batches)
+        points = queries.take(index)
+        basis = Basis(points=points.astype(np.float64))
+        frame = Frame.build(summary.frame.kernel, basis, summary.frame.dtype, steady=True)
+        empty = ConditionalStatistics.zeros(len(frame.lower), len(summary.target_shift))
+        local = replace(summary, frame=frame, statistics=empty)
+        for batch in batches:
+            local = local.plus(batch, executor)
+        rows, expansion = ArrayRows(points, checked=True), local.expansion
+        mean[index] = expansion.evaluate(rows, executor=executor)
+        if return_cov:
+            spread = expansion.covariance(rows, executor=executor)
+        elif spread is not None:
+            spread[index] = np.sqrt(expansion.variances(rows, executor=executor))
+        passes.append(local.statistics)
+    return as_dtype(mean, queries.dtype), spread, passes

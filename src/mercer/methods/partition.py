@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mercer._typing import FloatArray, IntArray
+from mercer._typing import IntArray
 from mercer.basis.kmeans import cluster_centres, metric_of
 from mercer.engine import ArrayTable, Block, Executor, Rows, nearest_points
 from mercer.kernels import Kernel
@@ -32,22 +32,12 @@ def make_blocks(
 ) -> list[Block] | None:
     """Return the rows of each block, without those of weight zero; None if every block is a single row.
 
-    Parameters
-    ----------
-    partition : str or array (n,)
-        "random", "kmeans", "order", or a label for each row.
-    block_size : int
-        Most rows of a block; labels make blocks of any size.
-    table : ArrayTable
-    kernel : Kernel
-        Its length scales, one per feature, are the metric of k-means.
-    noise : float
-    random_state : RandomState
-    executor : Threads
+    ``partition`` is one of ``PARTITIONS`` or has a label for each row; labels make blocks of any size, the others of at
+    most ``block_size`` rows. The kernel's length scales, one per feature, are the metric of k-means.
     """
     used = used_rows(table, noise)
     if not isinstance(partition, str):
-        return _not_single(_by_label(_checked_labels(partition, table.n_rows), used))
+        return _by_label(_checked_labels(partition, table.n_rows), used)
     if partition not in PARTITIONS:
         names = ", ".join(repr(name) for name in PARTITIONS)
         msg = f"partition must be one of {names}, or an array of labels; got {partition!r}."
@@ -57,9 +47,8 @@ def make_blocks(
     if partition == "order":
         return _in_order(used, block_size, table.n_rows)
     if partition == "random":
-        n_blocks = -(-len(used) // block_size)
-        return [np.sort(part) for part in np.array_split(random_state.permutation(used), n_blocks)]
-    return _Clusters(table.rows, metric_of(kernel), block_size, random_state, executor).split(used)
+        return _at_random(used, block_size, random_state)
+    return _by_clusters(used, table.rows, metric_of(kernel), block_size, random_state, executor)
 
 
 def block_labels(blocks: list[Block] | None, table: ArrayTable, noise: float) -> IntArray:
@@ -81,14 +70,33 @@ def _in_order(used: IntArray, block_size: int, n_rows: int) -> list[Block]:
     return [used[start : start + block_size] for start in starts]
 
 
-def _by_label(labels: IntArray, used: IntArray) -> list[Block]:
+def _at_random(index: IntArray, block_size: int, random_state: np.random.RandomState) -> list[Block]:
+    n_blocks = -(-len(index) // block_size)
+    return [np.sort(part) for part in np.array_split(random_state.permutation(index), n_blocks)]
+
+
+def _by_clusters(
+    index: IntArray, rows: Rows, scale: Any, block_size: int, random_state: np.random.RandomState, executor: Executor
+) -> list[Block]:
+    """k-means, again inside the clusters that are larger than a block."""
+    if len(index) <= block_size:
+        return [index]
+    n_clusters = -(-len(index) // block_size)
+    n_sampled = min(len(index), _SAMPLE_PER_CLUSTER * n_clusters)
+    sample = rows.take(np.sort(random_state.choice(index, n_sampled, replace=False)))
+    centres = cluster_centres(sample, n_clusters, scale, random_state)
+    some = rows if len(index) == rows.n_rows else rows.subset(index)
+    labels = nearest_points(some, centres, scale, executor=executor)
+    parts = [part for part in (index[labels == label] for label in range(n_clusters)) if len(part)]
+    if max(map(len, parts)) > _NO_PROGRESS * len(index):
+        return _at_random(index, block_size, random_state)
+    return [block for part in parts for block in _by_clusters(part, rows, scale, block_size, random_state, executor)]
+
+
+def _by_label(labels: IntArray, used: IntArray) -> list[Block] | None:
     order = used[np.argsort(labels[used], kind="stable")]
     bounds = np.flatnonzero(np.diff(labels[order])) + 1
-    return list(np.split(order, bounds))
-
-
-def _not_single(blocks: list[Block]) -> list[Block] | None:
-    return blocks if any(len(block) > 1 for block in blocks if not isinstance(block, slice)) else None
+    return list(np.split(order, bounds)) if len(bounds) + 1 < len(order) else None
 
 
 def _checked_labels(partition: Any, n_rows: int) -> IntArray:
@@ -105,33 +113,3 @@ def _checked_labels(partition: Any, n_rows: int) -> IntArray:
         msg = "partition, given as labels, contains NaN or infinity."
         raise ValueError(msg)
     return np.unique(labels, return_inverse=True)[1]
-
-
-class _Clusters:
-    """k-means, again inside the clusters that are larger than a block."""
-
-    def __init__(
-        self, rows: Rows, scale: Any, block_size: int, random_state: np.random.RandomState, executor: Executor
-    ) -> None:
-        self._rows, self._scale, self._size = rows, scale, block_size
-        self._random, self._executor = random_state, executor
-
-    def split(self, index: IntArray) -> list[Block]:
-        if len(index) <= self._size:
-            return [index]
-        n_clusters = -(-len(index) // self._size)
-        labels = self._nearest(index, self._centres(index, n_clusters))
-        parts = [part for part in (index[labels == label] for label in range(n_clusters)) if len(part)]
-        if max(map(len, parts)) > _NO_PROGRESS * len(index):
-            return [np.sort(part) for part in np.array_split(self._random.permutation(index), n_clusters)]
-        return [block for part in parts for block in self.split(part)]
-
-    def _centres(self, index: IntArray, n_clusters: int) -> FloatArray:
-        number = min(len(index), _SAMPLE_PER_CLUSTER * n_clusters)
-        sample = self._rows.take(np.sort(self._random.choice(index, number, replace=False)))
-        return cluster_centres(sample, n_clusters, self._scale, self._random)
-
-    def _nearest(self, index: IntArray, centres: FloatArray) -> IntArray:
-        whole = len(index) == self._rows.n_rows
-        rows = self._rows if whole else self._rows.subset(index)
-        return nearest_points(rows, centres, self._scale, executor=self._executor)

@@ -48,22 +48,12 @@ _REFUSED_ERROR = 1e-3  # rounding of predictions, as a share of the targets, bey
 
 @dataclass(frozen=True)
 class ReducedRankVariance:
-    """What the error bars are computed from.
-
-    Attributes
-    ----------
-    frame : Frame
-    points : array (n, d)
-        Of the expansion.
-    solution : RidgeSolution
-    precisions : array (n,)
-        ω/λ.
-    """
+    """What the error bars are computed from."""
 
     frame: Frame
-    points: FloatArray
+    points: FloatArray  # (n, d), of the expansion
     solution: RidgeSolution
-    precisions: FloatArray
+    precisions: FloatArray  # (n,), ω/λ
 
     def variances(self, rows: Rows, executor: Executor) -> FloatArray:
         """Variance of the function at the rows, shape (n,), as it comes out: perhaps negative, but not by rounding."""
