@@ -9,13 +9,10 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from mercer._stored.checks import check_estimator
-from mercer._typing import RandomState
 from mercer._validation import Interval, Real, StrOptions, check_is_fitted, parameters
 from mercer.engine import ArrayTable, NormalStatistics
-from mercer.estimators.on_basis import BASIS_CONSTRAINTS, OnBasis, check_mergeable, check_same_frame, check_same_outputs
-from mercer.estimators.shell import all_or_nothing, make_executor, snapshot
-from mercer.methods.frame import Frame
+from mercer.estimators.on_basis import BASIS_CONSTRAINTS, SummedOnBasis
+from mercer.estimators.shell import make_executor
 from mercer.methods.nystrom import NoisePath, Settings, Summary
 from mercer.model import KernelExpansion
 
@@ -23,18 +20,12 @@ __all__ = ["NystromMachine"]
 
 
 @parameters
-class NystromMachine(OnBasis, BaseEstimator, ABC):
+class NystromMachine(SummedOnBasis, BaseEstimator, ABC):
     """Parameters and fitted state; all of the state is one ``Summary``, replaced as a whole."""
 
-    kernel: Any = field(default="gaussian", kw_only=False)
-    n_basis: int = 500
-    basis: Any = "uniform"
     noise: float | Literal["gcv"] = 0.1
     intercept: bool = False
     variance: Literal["dtc", "sor"] = "dtc"
-    random_state: RandomState = None
-    n_jobs: int | None = None
-    verbose: int = 0
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **BASIS_CONSTRAINTS,
@@ -43,11 +34,6 @@ class NystromMachine(OnBasis, BaseEstimator, ABC):
     }
 
     _summary: Summary = field(init=False)
-
-    def check_stored(self) -> None:
-        """Refuse outputs and features that are not those of the summary."""
-        points, n_outputs = self._frame.basis.points, len(self._summary.target_shift)
-        check_estimator(self, n_outputs=n_outputs, n_features=points.shape[1], flat=getattr(self, "_flat", False))
 
     def _fit(self, table: ArrayTable) -> None:
         summary = Summary.start(self._choose_frame(table, table.dtype), table, self._settings(), once=True)
@@ -66,30 +52,8 @@ class NystromMachine(OnBasis, BaseEstimator, ABC):
         summary = replace(self._summary, settings=self._settings())
         self._summary = summary.minus(table, make_executor(self))
 
-    def merge(self, other: Self) -> Self:
-        """Add the rows that another model has seen; exact, as if all had been fitted here.
-
-        Parameters
-        ----------
-        other : estimator of the same class
-            Fitted with the same kernel and basis: fit the first with any basis, the others with
-            ``basis=first.basis_`` and ``kernel=first.kernel_``.
-
-        Returns
-        -------
-        self
-        """
-        self._validate_params()
-        check_mergeable(self, other)
-        other = snapshot(other)
-        with all_or_nothing(self):
-            self._check_mergeable(other)
-            self._summary = replace(self._summary.merged(other._summary), settings=self._settings())
-        return self
-
-    def _check_mergeable(self, other: Self) -> None:
-        check_same_frame(self._frame, other._frame)
-        check_same_outputs(len(self._summary.target_shift), len(other._summary.target_shift))
+    def _add_summary(self, other: Self) -> None:
+        self._summary = replace(self._summary.merged(other._summary), settings=self._settings())
 
     def noise_path(self, noises: Any) -> NoisePath:
         """Solve for many noises at the price of one eigendecomposition, from what was seen so far.
@@ -113,13 +77,6 @@ class NystromMachine(OnBasis, BaseEstimator, ABC):
     def _settings(self) -> Settings:
         noise: Any = self.noise if isinstance(self.noise, str) else float(self.noise)
         return Settings(noise=noise, intercept=bool(self.intercept), prior=self.variance == "dtc")
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_summary")
-
-    @property
-    def _frame(self) -> Frame:
-        return self._summary.frame
 
     @property
     def statistics_(self) -> NormalStatistics:

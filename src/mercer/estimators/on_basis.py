@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from dataclasses import field
+from typing import Any, Self
 
 import numpy as np
 
-from mercer._typing import FloatArray
-from mercer._validation import Integral, Interval, check_is_fitted, check_random_state
+from mercer._stored.checks import check_estimator
+from mercer._typing import FloatArray, RandomState
+from mercer._validation import Integral, Interval, check_is_fitted, check_random_state, parameters
 from mercer.basis import choose_basis
 from mercer.engine import ArrayTable
-from mercer.estimators.shell import make_executor
+from mercer.estimators.shell import all_or_nothing, make_executor, snapshot
 from mercer.kernels import Kernel
 from mercer.methods.frame import Frame
 from mercer.methods.inputs import resolve_kernel, target_shift
 
-__all__ = ["BASIS_CONSTRAINTS", "OnBasis", "check_mergeable", "check_same_frame", "check_same_outputs"]
+__all__ = [
+    "BASIS_CONSTRAINTS",
+    "OnBasis",
+    "SummedOnBasis",
+    "check_mergeable",
+    "check_same_frame",
+    "check_same_outputs",
+]
 
 BASIS_CONSTRAINTS: dict[str, Any] = {
     "kernel": "no_validation",  # checked, with a message of its own, by as_kernel
@@ -29,13 +38,16 @@ BASIS_CONSTRAINTS: dict[str, Any] = {
 }
 
 
+@parameters
 class OnBasis(ABC):
-    """An estimator with the parameters above and, once fitted, a ``_frame``."""
+    """An estimator with these parameters and, once fitted, a ``_frame``."""
 
-    kernel: Any
-    n_basis: int
-    basis: Any
-    random_state: Any
+    kernel: Any = field(default="gaussian", kw_only=False)
+    n_basis: int = 500
+    basis: Any = "uniform"
+    random_state: RandomState = None
+    n_jobs: int | None = None
+    verbose: int = 0
 
     @property
     @abstractmethod
@@ -87,6 +99,54 @@ class OnBasis(ABC):
     def rank_(self) -> int:
         """Numerical rank of the basis: points that the others span to rounding are left out."""
         return len(self.basis_)
+
+
+class SummedOnBasis(OnBasis):
+    """An estimator on a basis whose state is one summary, of sums over the rows seen, which is replaced as a whole."""
+
+    _summary: Any
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_summary")
+
+    @property
+    def _frame(self) -> Frame:
+        frame: Frame = self._summary.frame
+        return frame
+
+    def check_stored(self) -> None:
+        """Refuse outputs and features that are not those of the summary."""
+        points, n_outputs = self._frame.basis.points, len(self._summary.target_shift)
+        check_estimator(self, n_outputs=n_outputs, n_features=points.shape[1], flat=getattr(self, "_flat", False))
+
+    def merge(self, other: Self) -> Self:
+        """Add the rows that another model has seen; exact, as if all had been fitted here.
+
+        Parameters
+        ----------
+        other : estimator of the same class
+            Fitted with the same kernel and basis: fit the first with any basis, the others with
+            ``basis=first.basis_`` and ``kernel=first.kernel_``.
+
+        Returns
+        -------
+        self
+        """
+        self._validate_params()  # type: ignore[attr-defined]  # of BaseEstimator
+        check_mergeable(self, other)
+        other = snapshot(other)
+        with all_or_nothing(self):
+            self._check_mergeable(other)
+            self._add_summary(other)
+        return self
+
+    def _check_mergeable(self, other: Self) -> None:
+        check_same_frame(self._frame, other._frame)
+        check_same_outputs(len(self._summary.target_shift), len(other._summary.target_shift))
+
+    @abstractmethod
+    def _add_summary(self, other: Self) -> None:
+        """Take in the other's summary, which is on the same basis."""
 
 
 def check_mergeable(mine: Any, theirs: Any) -> None:

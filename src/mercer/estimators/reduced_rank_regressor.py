@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -10,8 +11,8 @@ from sklearn.base import BaseEstimator
 
 from mercer._stored import stored
 from mercer._stored.checks import check_estimator, check_shape, need
-from mercer._typing import FloatArray, RandomState
-from mercer._validation import Interval, Real
+from mercer._typing import FloatArray
+from mercer._validation import Interval, Real, parameters
 from mercer.engine import Rows
 from mercer.estimators.on_basis import BASIS_CONSTRAINTS, OnBasis
 from mercer.estimators.regression import KernelRegressor, Targets
@@ -26,6 +27,7 @@ __all__ = ["ReducedRankRegressor"]
 
 
 @stored
+@parameters
 class ReducedRankRegressor(KernelRegressor, OnBasis, BaseEstimator):
     r"""Reduced rank approximation: n kernels, weighted by a Gram matrix of rank m.
 
@@ -39,39 +41,17 @@ class ReducedRankRegressor(KernelRegressor, OnBasis, BaseEstimator):
 
     Parameters
     ----------
-    kernel : str, kernel or callable, default="gaussian"
-        A name ("gaussian", "matern", "linear", "polynomial"), a kernel of ``mercer.kernels``, or a function of two
-        matrices. By name, length scales are the median distance of the rows.
-    n_basis : int, default=500
-        m; if there are fewer rows, all are taken.
-    basis : str, strategy or array (m, d), default="uniform"
-        How basis points are chosen: a name ("uniform"), a strategy of ``mercer.basis``, or the points themselves.
+    kernel, n_basis, basis, intercept, random_state, n_jobs, verbose
+        As in ``NystromRegressor``.
     noise : float, default=0.1
         λ, above zero: the weights are residuals over λ.
-    intercept : bool, default=False
-        Whether to add a constant b that is not penalised.
-    random_state : int, RandomState or None, default=None
-        For the choice of the basis, and of the rows on which a median distance is found.
-    n_jobs : int or None, default=None
-        Threads; None for as many as BLAS may use.
-    verbose : int, default=0
-        1 shows progress.
 
     Attributes
     ----------
-    kernel_ : Kernel
-        The kernel with its parameters as numbers.
-    basis_ : array (rank_, d)
-        Basis points in use.
-    basis_index_ : array (rank_,) or None
-        Their row numbers, where they are rows.
-    rank_ : int
-        Numerical rank of the basis.
     coefficients_ : array (n,) or (n, p)
         Weights of the training rows (those of positive weight).
-    intercept_ : float or array (p,)
-    expansion_ : KernelExpansion
-        The model.
+    kernel_, basis_, basis_index_, rank_, intercept_, expansion_
+        As in ``NystromRegressor``.
 
     See Also
     --------
@@ -93,15 +73,18 @@ class ReducedRankRegressor(KernelRegressor, OnBasis, BaseEstimator):
     ((200,), array([1.]))
     """
 
+    noise: float = 0.1
+    intercept: bool = False
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **BASIS_CONSTRAINTS,
         "noise": [Interval(Real, 0, None, closed="left")],
     }
 
-    expansion_: KernelExpansion
-    _used_frame: Frame
-    _solution: RidgeSolution
-    _precisions: FloatArray
+    expansion_: KernelExpansion = field(init=False)
+    _used_frame: Frame = field(init=False)
+    _solution: RidgeSolution = field(init=False)
+    _precisions: FloatArray = field(init=False)
 
     def check_stored(self) -> None:
         """Refuse weights and a solution of another expansion or basis."""
@@ -111,27 +94,6 @@ class ReducedRankRegressor(KernelRegressor, OnBasis, BaseEstimator):
         check_shape(self._solution.mean, (len(self._used_frame.lower),), "means of features")
         need(self._used_frame.basis.points.shape[1] == width, "the basis has other features.")
         need(self._used_frame.kernel.equals(self.expansion_.kernel), "the basis has another kernel.")
-
-    def __init__(
-        self,
-        kernel: Any = "gaussian",
-        *,
-        n_basis: int = 500,
-        basis: Any = "uniform",
-        noise: float = 0.1,
-        intercept: bool = False,
-        random_state: RandomState = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.kernel = kernel
-        self.n_basis = n_basis
-        self.basis = basis
-        self.noise = noise
-        self.intercept = intercept
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to rows X (n, d) and targets y (n,) or (n, p); weight 2 is the same as the row twice."""
