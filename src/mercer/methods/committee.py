@@ -38,7 +38,7 @@ from mercer.methods.nystrom import check_sums
 from mercer.model import KernelExpansion, as_dtype
 from mercer.solvers.ridge import RidgeProblem, RidgeSolution
 
-__all__ = ["Batch", "CommitteeSummary", "transduce"]
+__all__ = ["Batch", "CommitteeSummary", "transduced"]
 
 _TINY_NOISE, _DROWNED = 1e-10, 1e-3  # beside k(z, z), and beside the prior's precision, which is 1
 
@@ -143,7 +143,7 @@ class CommitteeSummary:
         return self._problem.solve(1.0)  # the noise is in Λ
 
 
-def transduce(
+def transduced(
     summary: CommitteeSummary,
     batches: Sequence[Batch],
     queries: Rows,
