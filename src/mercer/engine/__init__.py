@@ -10,9 +10,7 @@ from mercer.engine.executors.blas import blas_threads
 from mercer.engine.executors.sequence import Sequence
 from mercer.engine.executors.threads import Threads
 from mercer.engine.features import Features
-from mercer.engine.gradients import FeatureGradient, Pull, add_parameters, feature_gradient
 from mercer.engine.memory import available_memory
-from mercer.engine.moments import row_moments
 from mercer.engine.nearest import nearest_points, nearest_rows, neighbour_distance
 from mercer.engine.passes import Pass, RowPass, Shippable
 from mercer.engine.products import (
@@ -29,11 +27,10 @@ from mercer.engine.products import (
     squared_projections,
     transposed_times,
 )
-from mercer.engine.residuals import ResidualProducts, residual_products
 from mercer.engine.rows import ArrayRows, Rows, SomeRows, SparseRows, as_rows
 from mercer.engine.sequential import SequentialLearner, learn_table
 from mercer.engine.sparse_kernel import SparseGram, SparseKernel
-from mercer.engine.statistics import NormalStatistics, normal_statistics
+from mercer.engine.statistics import NormalStatistics, normal_statistics, row_moments
 from mercer.engine.table import ArrayTable, Block, BlockTable, Coding, Part, Spans, Table, as_table
 from mercer.engine.tile import Scratch, Tile
 
@@ -46,13 +43,10 @@ __all__ = [
     "ConditionalStatistics",
     "Evaluation",
     "Executor",
-    "FeatureGradient",
     "Features",
     "NormalStatistics",
     "Part",
     "Pass",
-    "Pull",
-    "ResidualProducts",
     "RowPass",
     "Rows",
     "Scratch",
@@ -67,7 +61,6 @@ __all__ = [
     "Table",
     "Threads",
     "Tile",
-    "add_parameters",
     "as_rows",
     "as_table",
     "available_memory",
@@ -75,7 +68,6 @@ __all__ = [
     "column_squares",
     "conditional_statistics",
     "extend_factor",
-    "feature_gradient",
     "feature_matrix",
     "features_times",
     "given_executor",
@@ -89,7 +81,6 @@ __all__ = [
     "nearest_rows",
     "neighbour_distance",
     "normal_statistics",
-    "residual_products",
     "row_moments",
     "squared_projections",
     "transposed_times",

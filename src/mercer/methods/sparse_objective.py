@@ -28,6 +28,7 @@ In the bound a row of weight ω counts as ω rows: :math:`\log|\Lambda| = \sum\o
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -39,16 +40,15 @@ from mercer.engine import (
     ArrayTable,
     Executor,
     Features,
-    Pull,
+    Pass,
     Tile,
-    add_parameters,
     conditional_statistics,
-    feature_gradient,
     kernel_diagonal,
     normal_statistics,
 )
 from mercer.kernels import Kernel
 from mercer.methods.frame import projection_rounding
+from mercer.solvers.blas import add_gram, mirror
 from mercer.solvers.dense import MOVING_JITTERS, least_jitter
 
 __all__ = ["Gradient", "SparseObjective"]
@@ -96,20 +96,21 @@ class SparseObjective:
         state = self._evaluate(kernel, points, noise)
         p, mu, identity = self.table.n_outputs, state.mu, np.eye(len(points))
         inverse = np.ascontiguousarray(solve_triangular(state.features.lower, identity, lower=True))
-        pullback: _FitcPullback | _BoundPullback
+        work: _GradientPass
         if self.kind == "fitc":
-            pullback, freedom = _FitcPullback(noise, mu, mu.T @ inverse, state.B_inverse, inverse), 0.0
+            work, freedom = _FitcGradient(state.features, noise, mu, mu.T @ inverse, state.B_inverse, inverse), 0.0
         else:
-            pullback = _BoundPullback(noise, mu, mu.T @ inverse, p * (state.B_inverse - identity) @ inverse)
+            B_map = p * (state.B_inverse - identity) @ inverse
+            work = _BoundGradient(state.features, noise, mu, mu.T @ inverse, B_map)
             # ∂F/∂log λ = (np - p tr(I - B⁻¹) - Σ|e|²ω/λ)/2 - pR: all but the sum
             freedom = self.n_rows - len(points) + float(np.trace(state.B_inverse)) - 2.0 * state.rest
-        sums = feature_gradient(self.table, state.features, pullback, executor=self.executor)
+        sums = self.executor.reduce(work, self.table)
         M = p * (2.0 * identity - state.B - state.B_inverse) - mu @ mu.T + sums.gram
         by_points, by_parameters = kernel.gradients(points, points, -0.5 * inverse.T @ M @ inverse)
         return state.value, Gradient(
             points=sums.points + 2.0 * by_points,
-            parameters=add_parameters(sums.parameters, by_parameters),
-            log_noise=0.5 * p * freedom + sums.extra,
+            parameters=_added(sums.parameters, by_parameters),
+            log_noise=0.5 * p * freedom + sums.log_noise,
         )
 
     def _evaluate(self, kernel: Kernel, points: FloatArray, noise: float) -> _State:
@@ -143,25 +144,74 @@ class _State(NamedTuple):
     B_inverse: FloatArray
 
 
-@dataclass(frozen=True)
-class _Pullback:
-    """The gradient of F at a tile of rows; ``extra`` is what the tile adds to ∂F/∂log λ."""
+@dataclass
+class _GradientSums:
+    """What the rows add to the gradients, by way of k(x, z) and k(x, x)."""
 
+    points: FloatArray
+    parameters: dict[str, FloatArray]
+    gram: FloatArray  # Σ w v vᵀ, for the gradient by L
+    log_noise: float = 0.0
+
+    def merge_in_place(self, other: _GradientSums) -> None:
+        self.points += other.points
+        self.parameters = _added(self.parameters, other.parameters)
+        self.gram += other.gram
+        self.log_noise += other.log_noise
+
+
+@dataclass(frozen=True)
+class _GradientPass(Pass[_GradientSums, _GradientSums]):
+    """Turn a tile of features into gradients by its kernel values, and contract them with the kernel's own."""
+
+    features: Features  # whitened
     noise: float
     mu: FloatArray  # (m, p)
     mu_inverse: FloatArray  # μᵀL⁻¹
+
+    name = "gradient"
+
+    @property
+    def width(self) -> int:
+        return 4 * self.features.n_features  # a few arrays of a tile's size are alive at once
+
+    @property
+    def state_numbers(self) -> int:  # type: ignore[override]
+        return self.features.n_features**2
+
+    def prepare(self) -> None:
+        self.features.prepare()
+
+    def start(self) -> _GradientSums:
+        m = self.features.n_features
+        return _GradientSums(np.zeros(self.features.points.shape), {}, np.zeros((m, m)))
+
+    def add(self, state: _GradientSums, tile: Tile) -> None:
+        kernel, rows = self.features.kernel, np.asarray(tile.rows, dtype=np.float64)
+        by_kernel, by_prior = self.pull(state, self.features.tile(rows), kernel.diagonal(rows), tile)
+        by_points, by_parameters = kernel.gradients(rows, self.features.points, by_kernel)
+        state.points += by_points
+        state.parameters = _added(state.parameters, by_parameters, kernel.diagonal_gradient(rows, by_prior))
+
+    @abstractmethod
+    def pull(self, state: _GradientSums, V: FloatArray, prior: FloatArray, tile: Tile) -> tuple[FloatArray, FloatArray]:
+        """∂F/∂k(x_i, z_j) and ∂F/∂k(x_i, x_i), shapes (T, m) and (T,); adds to the other sums, and may spoil V."""
 
     def noises(self, tile: Tile) -> FloatArray:
         """λ/ω of the rows."""
         return np.full(tile.n_rows, self.noise) if tile.weights is None else self.noise / tile.weights
 
+    def finish(self, state: _GradientSums) -> _GradientSums:
+        mirror(state.gram)
+        return state
+
 
 @dataclass(frozen=True)
-class _FitcPullback(_Pullback):
+class _FitcGradient(_GradientPass):
     B_inverse: FloatArray  # (m, m)
     inverse: FloatArray  # L⁻¹
 
-    def __call__(self, V: FloatArray, prior: FloatArray, tile: Tile) -> Pull:
+    def pull(self, state: _GradientSums, V: FloatArray, prior: FloatArray, tile: Tile) -> tuple[FloatArray, FloatArray]:
         p, noises = tile.targets.shape[1], self.noises(tile)
         variances = noises + np.maximum(prior - _squares(V), 0.0)
         solved = V @ self.B_inverse
@@ -173,21 +223,30 @@ class _FitcPullback(_Pullback):
         by_kernel = solved @ self.inverse
         by_kernel -= (errors / variances[:, np.newaxis]) @ self.mu_inverse
         # ∂F/∂log λ = Σ h λ/ω
-        return Pull(by_kernel, 0.5 * twice_h, explained, extra=0.5 * float(twice_h @ noises))
+        state.log_noise += 0.5 * float(twice_h @ noises)
+        V *= np.sqrt(explained)[:, np.newaxis]
+        add_gram(state.gram, V)
+        return by_kernel, 0.5 * twice_h
 
 
 @dataclass(frozen=True)
-class _BoundPullback(_Pullback):
+class _BoundGradient(_GradientPass):
     B_map: FloatArray  # p (B⁻¹ - I) L⁻¹
 
-    def __call__(self, V: FloatArray, prior: FloatArray, tile: Tile) -> Pull:
+    def pull(self, state: _GradientSums, V: FloatArray, prior: FloatArray, tile: Tile) -> tuple[FloatArray, FloatArray]:
         precisions = 1.0 / self.noises(tile)
         errors = tile.targets - V @ self.mu
         by_kernel = V @ self.B_map
         by_kernel -= errors @ self.mu_inverse
         by_kernel *= precisions[:, np.newaxis]
-        by_prior = 0.5 * tile.targets.shape[1] * precisions
-        return Pull(by_kernel, by_prior, extra=-0.5 * float(precisions @ _squares(errors)))
+        state.log_noise -= 0.5 * float(precisions @ _squares(errors))
+        return by_kernel, 0.5 * tile.targets.shape[1] * precisions
+
+
+def _added(*gradients: dict[str, FloatArray]) -> dict[str, FloatArray]:
+    """Gradients summed name by name."""
+    names = dict.fromkeys(name for gradient in gradients for name in gradient)
+    return {name: np.sum([g[name] for g in gradients if name in g], axis=0) for name in names}
 
 
 def _factor(square: FloatArray) -> FloatArray:
