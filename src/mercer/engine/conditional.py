@@ -42,9 +42,9 @@ from mercer.solvers.dense import WEIGHING_JITTERS, least_jitter
 
 __all__ = ["ConditionalStatistics", "conditional_statistics"]
 
-# A conditional variance is the difference of k(x, x) and a sum of m squares: below this many roundings of k(x, x), for
-# each of the m features and of the rows of its block, it is not known to differ from zero.
-_ROUNDINGS = 8.0
+# A conditional variance is the difference of k(x, x) and a sum of m squares: below this share of k(x, x), for each of
+# the m features and of the rows of its block, it is not known to differ from zero.
+_ROUNDING = 8.0 * float(np.finfo(np.float64).eps)
 _SEMIDEFINITE = 1e-3  # a variance below minus this share of k(x, x) is no rounding
 _LEAST_JITTER = WEIGHING_JITTERS[1]  # share of k(x, x) for a row without any variance
 
@@ -105,13 +105,12 @@ class ConditionalStatistics:
 
 
 @dataclass(frozen=True)
-class _Conditional(AugmentedPass[ConditionalStatistics]):
+class _ConditionalPass(AugmentedPass[ConditionalStatistics]):
     """Sum [v, y, 1]ᵀ Λ⁻¹ [v, y, 1] over the rows."""
 
     noise: float
 
     def start(self) -> ConditionalStatistics:
-        """Zeros, with the padding of the tiles."""
         sums = np.zeros((self.width, self.width))
         return ConditionalStatistics(NormalStatistics(sums, self.features.n_features, n_rows=0, is_whitened=True))
 
@@ -120,7 +119,6 @@ class _Conditional(AugmentedPass[ConditionalStatistics]):
         """[v, y, 1] ← R⁻ᵀ[v, y, 1] with Λ = RᵀR; returns log R_ii² of the rows used, and the jitter of each block."""
 
     def add(self, state: ConditionalStatistics, tile: Tile) -> None:
-        """One symmetric product of whitened rows."""
         values = self.augmented.values(tile)
         log_pivots, jitters = self.whiten(values, tile)
         add_gram(state.normal.sums, values)
@@ -132,7 +130,6 @@ class _Conditional(AugmentedPass[ConditionalStatistics]):
         state.jitter = max(state.jitter, float(np.max(jitters, initial=0.0)))
 
     def finish(self, state: ConditionalStatistics) -> ConditionalStatistics:
-        """Both triangles, without the padding."""
         return replace(state, normal=replace(state.normal, sums=self.augmented.sums(state.normal.sums)))
 
     def noises(self, tile: Tile) -> FloatArray:
@@ -144,14 +141,13 @@ class _Conditional(AugmentedPass[ConditionalStatistics]):
 
 
 @dataclass(frozen=True)
-class RowwisePass(_Conditional):
+class _Rowwise(_ConditionalPass):
     """FITC: Λ is a diagonal."""
 
     name = "rows"
     fewest = 256  # beside so many rows the pass over the m × m accumulator is small
 
     def whiten(self, values: FloatArray, tile: Tile) -> tuple[FloatArray, FloatArray]:
-        """Divide each row by the root of its variance given the basis."""
         # Λ_ii = λ/ω + k(x,x) - |v|²
         features = values[:, : self.features.n_features]
         residual, unit = _residual_variances(self.features.kernel, tile.rows, features)
@@ -164,17 +160,15 @@ class RowwisePass(_Conditional):
 
 
 @dataclass(frozen=True)
-class BlockwisePass(_Conditional):
+class _Blockwise(_ConditionalPass):
     """The committee: each tile is a block of Λ."""
 
     name = "blocks"
 
     def tile_numbers(self, n_rows: int) -> int:
-        """Features of a block, and its covariance."""
-        return n_rows * (self.width + n_rows)
+        return n_rows * (self.width + n_rows)  # features of a block, and its covariance
 
     def whiten(self, values: FloatArray, tile: Tile) -> tuple[FloatArray, FloatArray]:
-        """Solve with the factor of the block's covariance given the basis."""
         rows, features = np.asarray(tile.rows, dtype=np.float64), values[:, : self.features.n_features]
         covariance = tile.scratch.array("covariance", (tile.n_rows, tile.n_rows))
         # Λ_B = λW_B⁻¹ + K_BB - V_BV_Bᵀ = RᵀR
@@ -184,12 +178,7 @@ class BlockwisePass(_Conditional):
 
 
 def conditional_statistics(
-    table: ArrayTable,
-    features: Features,
-    *,
-    noise: float,
-    blocks: Sequence[Block] | None = None,
-    executor: Executor,
+    table: ArrayTable, features: Features, *, noise: float, blocks: Sequence[Block] | None = None, executor: Executor
 ) -> ConditionalStatistics:
     """Sum the statistics of all rows, or of all blocks, in one pass.
 
@@ -213,8 +202,8 @@ def conditional_statistics(
         msg = "conditional statistics need whitened float64 features: differences of kernel values are taken."
         raise ValueError(msg)
     if blocks is None:
-        return executor.reduce(RowwisePass(features, table.n_outputs, noise), table)
-    total = executor.reduce(BlockwisePass(features, table.n_outputs, noise), BlockTable(table, blocks))
+        return executor.reduce(_Rowwise(features, table.n_outputs, noise), table)
+    total = executor.reduce(_Blockwise(features, table.n_outputs, noise), BlockTable(table, blocks))
     total.normal.n_rows = table.n_rows  # with those that are in no block
     return total
 
@@ -230,7 +219,7 @@ def _factor_block(
     size, section = len(block), kernel.bind(block)
     residual, unit = _residual_variances(kernel, block, features)
     spanned = np.flatnonzero(residual == 0)
-    diagonal, lost = np.einsum("ii->i", out), _roundings(size, features.shape[1]) * unit
+    diagonal, lost = np.einsum("ii->i", out), _ROUNDING * (features.shape[1] + size) * unit
     least = np.where(residual + noises > 0, 0.0, _LEAST_JITTER)
 
     def factor(share: float, *, apart: bool = True) -> float | None:
@@ -244,7 +233,7 @@ def _factor_block(
 
     message = (
         f"the covariance of a block of {size} rows given the basis is not positive definite (the noise is "
-        f"{np.min(noises):.3g} or more). Use a positive definite kernel, or a larger noise."
+        f"{np.min(noises, initial=np.inf):.3g} or more). Use a positive definite kernel, or a larger noise."
     )
     added = factor(0.0, apart=False)
     return least_jitter(WEIGHING_JITTERS, factor, message)[0] if added is None else added
@@ -264,10 +253,6 @@ def _residual_variances(kernel: Kernel, block: FloatArray, features: FloatArray)
             "together that rounding shows far from them. Use another kernel, or fewer or other basis points."
         )
         raise NotPositiveDefiniteError(msg)
-    residual[residual <= _roundings(1, features.shape[1]) * prior] = 0.0
+    residual[residual <= _ROUNDING * (features.shape[1] + 1) * prior] = 0.0
     largest = float(np.max(prior, initial=0.0))
     return residual, np.where(prior > 0, prior, largest if largest > 0 else 1.0)
-
-
-def _roundings(size: int, n_features: int) -> float:
-    return float(_ROUNDINGS * (n_features + size) * np.finfo(np.float64).eps)

@@ -19,8 +19,7 @@ from mercer.estimators.on_basis import BASIS_CONSTRAINTS, SummedOnBasis
 from mercer.estimators.regression import KernelRegressor, Targets
 from mercer.estimators.shell import all_or_nothing, check_one_spread, make_executor, read_rows, read_table
 from mercer.exceptions import JitterWarning
-from mercer.methods.committee import Batch, CommitteeSummary, transduced
-from mercer.methods.partition import block_labels, make_blocks
+from mercer.methods.committee import Batch, CommitteeSummary, block_labels, make_blocks, transduced
 from mercer.model import KernelExpansion
 
 __all__ = ["CommitteeRegressor"]
@@ -130,13 +129,9 @@ class CommitteeRegressor(KernelRegressor, SummedOnBasis, BaseEstimator):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to rows X (n, d) and targets y (n,) or (n, p); a weight ω divides the noise of its row."""
-        self._validate_params()
-        with all_or_nothing(self):
-            targets = Targets()
-            table = read_table(self, X, y, sample_weight, encode=targets, reset=True)
+        with self._fitting(X, y, sample_weight) as table:
             self._start(table)
             self._add(table)
-            self._flat = targets.flat
             _ = self.expansion_  # what cannot be solved is refused here, not when it is first used
         return self
 
@@ -164,10 +159,7 @@ class CommitteeRegressor(KernelRegressor, SummedOnBasis, BaseEstimator):
         transduce: bool = False,
         batch_size: int | None = None,
     ) -> FloatArray | tuple[FloatArray, FloatArray]:
-        """Predict the mean, and on request the standard deviation (n,) or the covariance (n, n) of the function.
-
-        They are those of the function without noise, in units in which λ is the noise variance and the kernel's
-        amplitude the prior variance. All outputs share them.
+        """Predict as ``NystromRegressor`` does, or by a committee made for the queries.
 
         Parameters
         ----------

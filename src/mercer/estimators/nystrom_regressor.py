@@ -97,11 +97,8 @@ class NystromRegressor(KernelRegressor, NystromMachine):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to rows X (n, d) and targets y (n,) or (n, p); weight 2 is the same as the row twice."""
-        self._validate_params()
-        with all_or_nothing(self):
-            targets = Targets()
-            self._fit(read_table(self, X, y, sample_weight, encode=targets, reset=True))
-            self._flat = targets.flat
+        with self._fitting(X, y, sample_weight) as table:
+            self._fit(table)
         return self
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:

@@ -14,8 +14,8 @@ from mercer._stored import stored
 from mercer._stored.checks import check_estimator
 from mercer._validation import Integral, Interval, Real, StrOptions, parameters
 from mercer.estimators.on_basis import BASIS_CONSTRAINTS, OnBasis
-from mercer.estimators.regression import KernelRegressor, Targets
-from mercer.estimators.shell import all_or_nothing, make_executor, read_table
+from mercer.estimators.regression import KernelRegressor
+from mercer.estimators.shell import make_executor
 from mercer.methods.frame import Frame
 from mercer.methods.inputs import used_rows
 from mercer.methods.pseudo_inputs import Freedom, fit_pseudo_inputs
@@ -139,10 +139,7 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, BaseEstimator):
 
         A row of weight ω counts as ω rows; for ``objective="fitc"`` the weight divides the noise of its row.
         """
-        self._validate_params()
-        with all_or_nothing(self):
-            targets = Targets()
-            table = read_table(self, X, y, sample_weight, encode=targets, reset=True)
+        with self._fitting(X, y, sample_weight) as table:
             start = self._choose_frame(table, np.dtype(np.float64))
             fit = fit_pseudo_inputs(
                 table.subset(used_rows(table, float(self.noise))),
@@ -156,7 +153,7 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, BaseEstimator):
                 executor=make_executor(self),
             )
             self._fitted_frame, self.noise_, self.expansion_ = fit.frame, fit.noise, fit.expansion
-            self.n_iter_, self.objective_value_, self._flat = fit.n_iter, fit.objective, targets.flat
+            self.n_iter_, self.objective_value_ = fit.n_iter, fit.objective
             # A line search that fails has reached the rounding of the objective, however steep it is there: where
             # points meet rows, the likelihood of FITC has ridges too narrow to climb any further.
             if not fit.is_over:

@@ -15,8 +15,8 @@ from mercer._typing import FloatArray
 from mercer._validation import Interval, Real, parameters
 from mercer.engine import Rows
 from mercer.estimators.on_basis import BASIS_CONSTRAINTS, OnBasis
-from mercer.estimators.regression import KernelRegressor, Targets
-from mercer.estimators.shell import all_or_nothing, make_executor, read_table
+from mercer.estimators.regression import KernelRegressor
+from mercer.estimators.shell import make_executor
 from mercer.exceptions import NegativeVarianceWarning
 from mercer.methods.frame import Frame
 from mercer.methods.reduced_rank import ROUNDING, ReducedRankVariance, fit_reduced_rank
@@ -97,22 +97,18 @@ class ReducedRankRegressor(KernelRegressor, OnBasis, BaseEstimator):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to rows X (n, d) and targets y (n,) or (n, p); weight 2 is the same as the row twice."""
-        self._validate_params()
-        if self.noise == 0:
-            msg = (
-                "noise=0 is not possible here: the weights are residuals divided by the noise. Use a small noise, or "
-                "NystromRegressor or CommitteeRegressor, which interpolate."
-            )
-            raise ValueError(msg)
-        with all_or_nothing(self):
-            targets = Targets()
-            table = read_table(self, X, y, sample_weight, encode=targets, reset=True)
+        with self._fitting(X, y, sample_weight) as table:
+            if self.noise == 0:
+                msg = (
+                    "noise=0 is not possible here: the weights are residuals divided by the noise. Use a small noise, "
+                    "or NystromRegressor or CommitteeRegressor, which interpolate."
+                )
+                raise ValueError(msg)
             frame = self._choose_frame(table, np.dtype(np.float64))
             self.expansion_, variance = fit_reduced_rank(
                 table, frame, noise=float(self.noise), intercept=bool(self.intercept), executor=make_executor(self)
             )
             self._used_frame, self._solution, self._precisions = frame, variance.solution, variance.precisions
-            self._flat = targets.flat
         return self
 
     @property

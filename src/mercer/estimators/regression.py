@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ from sklearn.base import RegressorMixin
 from mercer._typing import FloatArray
 from mercer._validation import check_is_fitted, check_targets
 from mercer.engine import ArrayTable, Rows
-from mercer.estimators.shell import check_one_spread, make_executor, read_rows
+from mercer.estimators.shell import all_or_nothing, check_one_spread, make_executor, read_rows, read_table
 from mercer.model import KernelExpansion, Regression
 
 __all__ = ["KernelRegressor", "Targets"]
@@ -70,6 +72,15 @@ class KernelRegressor(RegressorMixin):
         if return_cov:
             return mean, self._covariance(rows)
         return (mean, self._standard_deviations(rows)) if return_std else mean
+
+    @contextmanager
+    def _fitting(self, X: Any, y: Any, sample_weight: Any) -> Iterator[ArrayTable]:
+        """Check what ``fit`` is given, and make a table of it; if the work inside fails, nothing is changed."""
+        self._validate_params()
+        with all_or_nothing(self):
+            targets = Targets()
+            yield read_table(self, X, y, sample_weight, encode=targets, reset=True)
+            self._flat = targets.flat
 
     def _mean_expansion(self) -> KernelExpansion:
         """The model; without its variance, where that is computed on demand."""
