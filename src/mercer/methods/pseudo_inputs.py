@@ -129,7 +129,7 @@ def _search(
     with blas_threads(1) if len(start.points) <= _FEW_POINTS else nullcontext():
         if freedom.kernel and freedom.noise:
             start = _with_balanced_noise(objective, start)
-        coordinates = _Coordinates.of(objective, start, freedom)
+        coordinates = _Coordinates.of(objective.table, start, freedom, objective.executor)
 
         def function(x: FloatArray) -> tuple[float, FloatArray]:
             at = coordinates.unpack(x)
@@ -137,9 +137,10 @@ def _search(
             by_points = gradient.points * coordinates.scale
             return value / n, coordinates.pack(by_points, gradient.parameters, gradient.log_noise) / n
 
-        bounds, free = coordinates.bounds(objective.table.weights), coordinates.free
+        first = coordinates.first()
+        free, bounds = coordinates.limits(first, objective.table.weights)
         descend = partial(_descend, function, bounds=bounds, tol=tol, verbose=objective.executor.verbose)
-        result = descend(coordinates.first, free, max_iter=max_iter)
+        result = descend(first, free, max_iter=max_iter)
         free[: start.points.size] = False
         if freedom.points and np.any(free) and not result.success and result.nit < max_iter:
             # Where a kernel has a cusp, points on rows cannot leave them, and no step that moves points gains.
@@ -174,30 +175,27 @@ class _Coordinates:
 
     start: _Point
     freedom: Freedom
-    centre: FloatArray  # (d,)
-    scale: FloatArray  # (d,)
+    centre: FloatArray  # (d,), origin of the positions
+    scale: FloatArray  # (d,), their unit
+    stride: float  # of the unit, in spreads of the rows
 
     @classmethod
-    def of(cls, objective: SparseObjective, start: _Point, freedom: Freedom) -> _Coordinates:
-        """With the origin and unit of positions found in the rows."""
-        table = objective.table
-        mean, covariance = row_moments(table.rows, table.weights, executor=objective.executor)
+    def of(cls, table: ArrayTable, start: _Point, freedom: Freedom, executor: Executor) -> _Coordinates:
+        """Find the origin and unit of positions in the rows."""
+        mean, covariance = row_moments(table.rows, table.weights, executor=executor)
         spread = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
-        scale = np.where(spread > 0, spread, 1.0) * (np.sqrt(len(start.points)) / _STRIDES)
-        return cls(start, freedom, mean, scale)
+        stride = float(np.sqrt(len(start.points))) / _STRIDES
+        return cls(start, freedom, mean, np.where(spread > 0, spread, 1.0) * stride, stride)
 
-    @property
     def first(self) -> FloatArray:
         """Where the search starts."""
-        start = self.start
-        positions = (start.points - self.centre) / self.scale
-        return self.pack(positions, start.kernel.get_log_parameters(), float(np.log(start.noise)))
+        positions = (self.start.points - self.centre) / self.scale
+        return self.pack(positions, self.start.kernel.get_log_parameters(), float(np.log(self.start.noise)))
 
     def pack(self, points: FloatArray, parameters: dict[str, FloatArray], log_noise: float) -> FloatArray:
         """All coordinates, free or not."""
-        return np.concatenate(
-            [points.ravel(), *(np.ravel(parameters[name]) for name in sorted(parameters)), [log_noise]]
-        )
+        values = [np.ravel(parameters[name]) for name in sorted(parameters)]
+        return np.concatenate([points.ravel(), *values, [log_noise]])
 
     def unpack(self, x: FloatArray) -> _Point:
         """The point; what is not free is the start's, to the last bit."""
@@ -210,25 +208,17 @@ class _Coordinates:
             for name, value in sorted(kernel.get_log_parameters().items()):
                 values[name], at = x[at : at + np.size(value)].reshape(np.shape(value)), at + np.size(value)
             kernel = kernel.with_log_parameters(values)
-        if self.freedom.noise:
-            noise = float(np.exp(x[-1]))
-        return _Point(kernel, points, noise)
+        return _Point(kernel, points, float(np.exp(x[-1])) if self.freedom.noise else noise)
 
-    @property
-    def free(self) -> AnyArray:
-        """Which coordinates are free."""
+    def limits(self, first: FloatArray, weights: FloatArray | None) -> tuple[AnyArray, FloatArray]:
+        """Which coordinates are free, shape (k,), and their least and largest values (k, 2)."""
         n_positions = self.start.points.size
-        return np.repeat(self.freedom, [n_positions, len(self.first) - n_positions - 1, 1])
-
-    def bounds(self, weights: FloatArray | None) -> FloatArray:
-        """Least and largest value of each coordinate."""
-        first = self.first
-        reach = np.full(len(first), _RANGE)
-        reach[: self.start.points.size] = _FARTHEST / (np.sqrt(len(self.start.points)) / _STRIDES)
+        n_each = [n_positions, len(first) - n_positions - 1, 1]
+        reach = np.repeat([_FARTHEST / self.stride, _RANGE, _RANGE], n_each)
         low, high = first - reach, first + reach
         unit = 0.0 if weights is None else float(np.log(np.mean(weights)))  # log λ at which noise is all there is
         low[-1], high[-1] = min(first[-1], unit + np.log(_LEAST_NOISE)), max(first[-1], unit + _RANGE)
-        return np.column_stack([low, high])
+        return np.repeat(self.freedom, n_each), np.column_stack([low, high])
 
 
 def _descend(

@@ -56,12 +56,21 @@ __all__ = ["Gradient", "SparseObjective"]
 _ROUNDING = 1e-5  # largest error of |v|², as a share of k(x, x), that rounding of K_mm may cause
 
 
-class Gradient(NamedTuple):
-    """Gradients of the negative objective."""
+@dataclass
+class Gradient:
+    """Gradients of the negative objective, summed over rows."""
 
     points: FloatArray  # (m, d)
     parameters: dict[str, FloatArray]  # by log-parameters of the kernel
-    log_noise: float
+    gram: FloatArray  # Σ w v vᵀ, from which the gradient by K_mm follows
+    log_noise: float = 0.0
+
+    def merge_in_place(self, other: Gradient) -> None:
+        """Add the other's sums to one's own."""
+        self.points += other.points
+        self.parameters = _added(self.parameters, other.parameters)
+        self.gram += other.gram
+        self.log_noise += other.log_noise
 
 
 @dataclass(frozen=True)
@@ -94,24 +103,22 @@ class SparseObjective:
     def value_and_gradient(self, kernel: Kernel, points: FloatArray, noise: float) -> tuple[float, Gradient]:
         """F and its gradients; two passes over the rows."""
         state = self._evaluate(kernel, points, noise)
-        p, mu, identity = self.table.n_outputs, state.mu, np.eye(len(points))
-        inverse = np.ascontiguousarray(solve_triangular(state.features.lower, identity, lower=True))
+        features, mu, p, identity = state.features, state.mu, self.table.n_outputs, np.eye(len(points))
+        inverse = np.ascontiguousarray(solve_triangular(features.lower, identity, lower=True))
         work: _GradientPass
         if self.kind == "fitc":
-            work, freedom = _FitcGradient(state.features, noise, mu, mu.T @ inverse, state.B_inverse, inverse), 0.0
+            work, freedom = _FitcGradient(features, noise, mu, mu.T @ inverse, state.B_inverse, inverse), 0.0
         else:
-            B_map = p * (state.B_inverse - identity) @ inverse
-            work = _BoundGradient(state.features, noise, mu, mu.T @ inverse, B_map)
+            work = _BoundGradient(features, noise, mu, mu.T @ inverse, p * (state.B_inverse - identity) @ inverse)
             # ∂F/∂log λ = (np - p tr(I - B⁻¹) - Σ|e|²ω/λ)/2 - pR: all but the sum
             freedom = self.n_rows - len(points) + float(np.trace(state.B_inverse)) - 2.0 * state.rest
-        sums = self.executor.reduce(work, self.table)
-        M = p * (2.0 * identity - state.B - state.B_inverse) - mu @ mu.T + sums.gram
+        total = self.executor.reduce(work, self.table)
+        M = p * (2.0 * identity - state.B - state.B_inverse) - mu @ mu.T + total.gram
         by_points, by_parameters = kernel.gradients(points, points, -0.5 * inverse.T @ M @ inverse)
-        return state.value, Gradient(
-            points=sums.points + 2.0 * by_points,
-            parameters=_added(sums.parameters, by_parameters),
-            log_noise=0.5 * p * freedom + sums.log_noise,
-        )
+        total.points += 2.0 * by_points
+        total.parameters = _added(total.parameters, by_parameters)
+        total.log_noise += 0.5 * p * freedom
+        return state.value, total
 
     def _evaluate(self, kernel: Kernel, points: FloatArray, noise: float) -> _State:
         n_outputs, n = self.table.n_outputs, self.n_rows
@@ -144,24 +151,8 @@ class _State(NamedTuple):
     B_inverse: FloatArray
 
 
-@dataclass
-class _GradientSums:
-    """What the rows add to the gradients, by way of k(x, z) and k(x, x)."""
-
-    points: FloatArray
-    parameters: dict[str, FloatArray]
-    gram: FloatArray  # Σ w v vᵀ, for the gradient by L
-    log_noise: float = 0.0
-
-    def merge_in_place(self, other: _GradientSums) -> None:
-        self.points += other.points
-        self.parameters = _added(self.parameters, other.parameters)
-        self.gram += other.gram
-        self.log_noise += other.log_noise
-
-
 @dataclass(frozen=True)
-class _GradientPass(Pass[_GradientSums, _GradientSums]):
+class _GradientPass(Pass[Gradient, Gradient]):
     """Turn a tile of features into gradients by its kernel values, and contract them with the kernel's own."""
 
     features: Features  # whitened
@@ -182,11 +173,11 @@ class _GradientPass(Pass[_GradientSums, _GradientSums]):
     def prepare(self) -> None:
         self.features.prepare()
 
-    def start(self) -> _GradientSums:
+    def start(self) -> Gradient:
         m = self.features.n_features
-        return _GradientSums(np.zeros(self.features.points.shape), {}, np.zeros((m, m)))
+        return Gradient(np.zeros(self.features.points.shape), {}, np.zeros((m, m)))
 
-    def add(self, state: _GradientSums, tile: Tile) -> None:
+    def add(self, state: Gradient, tile: Tile) -> None:
         kernel, rows = self.features.kernel, np.asarray(tile.rows, dtype=np.float64)
         by_kernel, by_prior = self.pull(state, self.features.tile(rows), kernel.diagonal(rows), tile)
         by_points, by_parameters = kernel.gradients(rows, self.features.points, by_kernel)
@@ -194,14 +185,14 @@ class _GradientPass(Pass[_GradientSums, _GradientSums]):
         state.parameters = _added(state.parameters, by_parameters, kernel.diagonal_gradient(rows, by_prior))
 
     @abstractmethod
-    def pull(self, state: _GradientSums, V: FloatArray, prior: FloatArray, tile: Tile) -> tuple[FloatArray, FloatArray]:
+    def pull(self, state: Gradient, V: FloatArray, prior: FloatArray, tile: Tile) -> tuple[FloatArray, FloatArray]:
         """∂F/∂k(x_i, z_j) and ∂F/∂k(x_i, x_i), shapes (T, m) and (T,); adds to the other sums, and may spoil V."""
 
     def noises(self, tile: Tile) -> FloatArray:
         """λ/ω of the rows."""
         return np.full(tile.n_rows, self.noise) if tile.weights is None else self.noise / tile.weights
 
-    def finish(self, state: _GradientSums) -> _GradientSums:
+    def finish(self, state: Gradient) -> Gradient:
         mirror(state.gram)
         return state
 
@@ -211,7 +202,7 @@ class _FitcGradient(_GradientPass):
     B_inverse: FloatArray  # (m, m)
     inverse: FloatArray  # L⁻¹
 
-    def pull(self, state: _GradientSums, V: FloatArray, prior: FloatArray, tile: Tile) -> tuple[FloatArray, FloatArray]:
+    def pull(self, state: Gradient, V: FloatArray, prior: FloatArray, tile: Tile) -> tuple[FloatArray, FloatArray]:
         p, noises = tile.targets.shape[1], self.noises(tile)
         variances = noises + np.maximum(prior - _squares(V), 0.0)
         solved = V @ self.B_inverse
@@ -233,7 +224,7 @@ class _FitcGradient(_GradientPass):
 class _BoundGradient(_GradientPass):
     B_map: FloatArray  # p (B⁻¹ - I) L⁻¹
 
-    def pull(self, state: _GradientSums, V: FloatArray, prior: FloatArray, tile: Tile) -> tuple[FloatArray, FloatArray]:
+    def pull(self, state: Gradient, V: FloatArray, prior: FloatArray, tile: Tile) -> tuple[FloatArray, FloatArray]:
         precisions = 1.0 / self.noises(tile)
         errors = tile.targets - V @ self.mu
         by_kernel = V @ self.B_map
