@@ -16,8 +16,8 @@ from mercer._typing import FloatArray, IntArray
 from mercer._validation import Integral, Interval, Real, check_is_fitted, check_random_state, parameters
 from mercer.engine import ArrayTable, ConditionalStatistics
 from mercer.estimators.on_basis import BASIS_CONSTRAINTS, SummedOnBasis
-from mercer.estimators.regression import KernelRegressor, Targets
-from mercer.estimators.shell import all_or_nothing, check_one_spread, make_executor, read_rows, read_table
+from mercer.estimators.regression import KernelRegressor
+from mercer.estimators.shell import check_one_spread, make_executor, read_rows
 from mercer.exceptions import JitterWarning
 from mercer.methods.committee import Batch, CommitteeSummary, block_labels, make_blocks, transduced
 from mercer.model import KernelExpansion
@@ -140,14 +140,9 @@ class CommitteeRegressor(KernelRegressor, SummedOnBasis, BaseEstimator):
 
         Exact: the blocks add up. Only ``keep_rows=True`` keeps the rows.
         """
-        self._validate_params()
-        with all_or_nothing(self):
-            first, targets = not hasattr(self, "_summary"), Targets()
-            table = read_table(self, X, y, sample_weight, encode=targets, reset=first)
-            if first:
+        with self._fitting(X, y, sample_weight, go_on=True) as table:
+            if not hasattr(self, "_summary"):
                 self._start(table)
-                self._flat = targets.flat
-            self._check_outputs(table, targets, len(self._summary.target_shift))
             self._add(table)
         return self
 

@@ -7,8 +7,7 @@ from typing import Any, Self
 from mercer._stored import stored
 from mercer._validation import check_is_fitted
 from mercer.estimators.nystrom_machine import NystromMachine
-from mercer.estimators.regression import KernelRegressor, Targets
-from mercer.estimators.shell import all_or_nothing, read_table
+from mercer.estimators.regression import KernelRegressor
 
 __all__ = ["NystromRegressor"]
 
@@ -103,14 +102,7 @@ class NystromRegressor(KernelRegressor, NystromMachine):
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Add rows; the basis is chosen by the first call, and no row is kept."""
-        self._validate_params()
-        with all_or_nothing(self):
-            first, targets = not hasattr(self, "_summary"), Targets()
-            table = read_table(self, X, y, sample_weight, encode=targets, reset=first)
-            if first:
-                self._flat = targets.flat
-            else:
-                self._check_outputs(table, targets, len(self._summary.target_shift))
+        with self._fitting(X, y, sample_weight, go_on=True) as table:
             self._partial_fit(table)
         return self
 
@@ -119,11 +111,7 @@ class NystromRegressor(KernelRegressor, NystromMachine):
 
         Exact up to the rounding of the sums: rows of enormous weight leave few digits of the others.
         """
-        self._validate_params()
         check_is_fitted(self)
-        with all_or_nothing(self):
-            targets = Targets()
-            table = read_table(self, X, y, sample_weight, encode=targets, reset=False)
-            self._check_outputs(table, targets, len(self._summary.target_shift))
+        with self._fitting(X, y, sample_weight, go_on=True) as table:
             self._forget(table)
         return self

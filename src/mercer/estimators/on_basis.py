@@ -114,6 +114,10 @@ class SummedOnBasis(OnBasis):
         frame: Frame = self._summary.frame
         return frame
 
+    @property
+    def _n_outputs(self) -> int | None:
+        return len(self._summary.target_shift) if hasattr(self, "_summary") else None
+
     def check_stored(self) -> None:
         """Refuse outputs and features that are not those of the summary."""
         points, n_outputs = self._frame.basis.points, len(self._summary.target_shift)

@@ -74,12 +74,19 @@ class KernelRegressor(RegressorMixin):
         return (mean, self._standard_deviations(rows)) if return_std else mean
 
     @contextmanager
-    def _fitting(self, X: Any, y: Any, sample_weight: Any) -> Iterator[ArrayTable]:
-        """Check what ``fit`` is given, and make a table of it; if the work inside fails, nothing is changed."""
+    def _fitting(self, X: Any, y: Any, sample_weight: Any, *, go_on: bool = False) -> Iterator[ArrayTable]:
+        """Check what ``fit`` is given, and make a table of it; if the work inside fails, nothing is changed.
+
+        With ``go_on`` rows must look like those seen before, if there are any: an estimator that has seen rows has
+        ``_n_outputs``.
+        """
         self._validate_params()
         with all_or_nothing(self):
-            targets = Targets()
-            yield read_table(self, X, y, sample_weight, encode=targets, reset=True)
+            targets, n_outputs = Targets(), getattr(self, "_n_outputs", None) if go_on else None
+            table = read_table(self, X, y, sample_weight, encode=targets, reset=n_outputs is None)
+            if n_outputs is not None:
+                self._check_outputs(table, targets, n_outputs)
+            yield table
             self._flat = targets.flat
 
     def _mean_expansion(self) -> KernelExpansion:
