@@ -75,14 +75,11 @@ class Batch:
 @stored(also=("expansion",))
 @dataclass(frozen=True)
 class CommitteeSummary:
-    """Statistics of the blocks seen, on a frame. New blocks make a new summary; the old one stays as it is.
-
-    ``target_shift`` is subtracted from the targets: near their mean if there is an intercept, else zero.
-    """
+    """Statistics of the blocks seen, on a frame; a value, as ``nystrom.Summary`` is."""
 
     frame: Frame
     statistics: ConditionalStatistics
-    target_shift: FloatArray  # (p,)
+    target_shift: FloatArray  # (p,), subtracted from the targets
     intercept: bool
 
     def check_stored(self) -> None:
