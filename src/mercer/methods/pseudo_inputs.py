@@ -193,8 +193,9 @@ class _Coordinates:
         return self.pack(positions, self.start.kernel.get_log_parameters(), float(np.log(self.start.noise)))
 
     def pack(self, points: FloatArray, parameters: dict[str, FloatArray], log_noise: float) -> FloatArray:
-        """All coordinates, free or not."""
-        values = [np.ravel(parameters[name]) for name in sorted(parameters)]
+        """Positions, free or not, parameters if they are, and the noise."""
+        names = sorted(self.start.kernel.get_log_parameters()) if self.freedom.kernel else []
+        values = [np.ravel(parameters[name]) for name in names]
         return np.concatenate([points.ravel(), *values, [log_noise]])
 
     def unpack(self, x: FloatArray) -> _Point:
