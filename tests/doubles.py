@@ -16,9 +16,8 @@ TAKERS = (
     "mercer.methods.frame",  # a sample for the median distance
     "mercer.methods.exact",  # its model is made of all rows
     "mercer.methods.compact",
-    "mercer.methods.partition",  # samples for k-means
     "mercer.methods.reduced_rank",  # its model is made of all rows
-    "mercer.methods.transduction",  # queries, a batch at a time
+    "mercer.methods.committee",  # queries, a batch at a time, and samples for k-means
 )
 
 

@@ -1,8 +1,21 @@
 """Errors and warnings of mercer's own."""
 
+import sys
+import warnings
+from pathlib import Path
+
 import numpy as np
 
-__all__ = ["ArchiveError", "JitterWarning", "NegativeVarianceWarning", "NotPositiveDefiniteError", "StarvedWarning"]
+__all__ = [
+    "ArchiveError",
+    "JitterWarning",
+    "NegativeVarianceWarning",
+    "NotPositiveDefiniteError",
+    "StarvedWarning",
+    "warn",
+]
+
+_PACKAGE = str(Path(__file__).parent / "_")[:-1]
 
 
 class ArchiveError(ValueError):
@@ -23,3 +36,11 @@ class StarvedWarning(UserWarning):
 
 class NegativeVarianceWarning(UserWarning):
     """An approximation gives a negative predictive variance, for which there is no standard deviation."""
+
+
+def warn(message: str, category: type[Warning]) -> None:
+    """Warn of something at the line of the user's that called mercer, however deep inside it was found."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)

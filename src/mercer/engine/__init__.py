@@ -8,9 +8,7 @@ from mercer.engine.blocks import BlockTable, Spans
 from mercer.engine.conditional import ConditionalStatistics, conditional_statistics
 from mercer.engine.executors.sequence import Sequence
 from mercer.engine.executors.threads import Threads, blas_threads
-from mercer.engine.gradients import FeatureGradient, Pull, add_parameters, feature_gradient
 from mercer.engine.memory import available_memory
-from mercer.engine.moments import row_moments
 from mercer.engine.nearest import nearest_points, nearest_rows, neighbour_distance
 from mercer.engine.passes import Executor, Pass, RowPass, Scratch, Shippable, Tile, given_executor, using
 from mercer.engine.products import (
@@ -27,11 +25,10 @@ from mercer.engine.products import (
     squared_projections,
     transposed_times,
 )
-from mercer.engine.residuals import ResidualProducts, residual_products
 from mercer.engine.sequential import SequentialLearner, learn_table
 from mercer.engine.sparse_kernel import SparseGram, SparseKernel
 from mercer.engine.sparse_rows import SparseRows
-from mercer.engine.statistics import Features, NormalStatistics, normal_statistics
+from mercer.engine.statistics import Features, NormalStatistics, normal_statistics, row_moments
 from mercer.engine.table import (
     ArrayRows,
     ArrayTable,
@@ -54,13 +51,10 @@ __all__ = [
     "ConditionalStatistics",
     "Evaluation",
     "Executor",
-    "FeatureGradient",
     "Features",
     "NormalStatistics",
     "Part",
     "Pass",
-    "Pull",
-    "ResidualProducts",
     "RowPass",
     "Rows",
     "Scratch",
@@ -75,7 +69,6 @@ __all__ = [
     "Table",
     "Threads",
     "Tile",
-    "add_parameters",
     "as_rows",
     "as_table",
     "available_memory",
@@ -83,7 +76,6 @@ __all__ = [
     "column_squares",
     "conditional_statistics",
     "extend_factor",
-    "feature_gradient",
     "feature_matrix",
     "features_times",
     "given_executor",
@@ -97,7 +89,6 @@ __all__ = [
     "nearest_rows",
     "neighbour_distance",
     "normal_statistics",
-    "residual_products",
     "row_moments",
     "squared_projections",
     "transposed_times",

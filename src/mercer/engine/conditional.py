@@ -20,6 +20,7 @@ blockdiag(λW⁻¹ + K_nn - VVᵀ)        Bayesian committee machine      ``cond
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -34,18 +35,15 @@ from mercer.engine.statistics import AugmentedPass, Features, NormalStatistics
 from mercer.engine.table import ArrayTable, Block
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.kernels import Kernel
-from mercer.solvers.dense import add_gram, factor_upper, solve_upper, subtract_products
+from mercer.solvers.dense import WEIGHING_JITTERS, add_gram, factor_upper, least_jitter, solve_upper, subtract_products
 
 __all__ = ["ConditionalStatistics", "conditional_statistics"]
 
-# A conditional variance is the difference of k(x, x) and a sum of m squares: below this many roundings of k(x, x), for
-# each of the m features and of the rows of its block, it is not known to differ from zero.
-_ROUNDINGS = 8.0
-# Shares of k(x, x) that are added, in turn, where a block is singular: first some hundred times that rounding. Λ weighs
-# the rows and does not bias the fit, so the jitter may be smaller than for a system that is solved; but not much, as
-# rows of enormous weight leave no digits of the others in the sums.
-_JITTERS = (0.0, 1e-10, 1e-8, 1e-6)
+# A conditional variance is the difference of k(x, x) and a sum of m squares: below this share of k(x, x), for each of
+# the m features and of the rows of its block, it is not known to differ from zero.
+_ROUNDING = 8.0 * float(np.finfo(np.float64).eps)
 _SEMIDEFINITE = 1e-3  # a variance below minus this share of k(x, x) is no rounding
+_LEAST_JITTER = WEIGHING_JITTERS[1]  # share of k(x, x) for a row without any variance
 
 
 @stored
@@ -92,14 +90,11 @@ class ConditionalStatistics:
     def merge_in_place(self, other: ConditionalStatistics) -> None:
         """Take in the other's sums."""
         self.normal.merge_in_place(other.normal)
+        self.log_determinant += other.log_determinant
+        self.n_used += other.n_used
         self.n_blocks += other.n_blocks
-        self._record(other.log_determinant, n_used=other.n_used, n_singular=other.n_singular, jitter=other.jitter)
-
-    def _record(self, log_determinant: float, *, n_used: int, n_singular: int, jitter: float) -> None:
-        self.log_determinant += log_determinant
-        self.n_used += n_used
-        self.n_singular += n_singular
-        self.jitter = max(self.jitter, jitter)
+        self.n_singular += other.n_singular
+        self.jitter = max(self.jitter, other.jitter)
 
     def with_targets_shifted(self, shift: FloatArray) -> ConditionalStatistics:
         """Statistics for the targets y + shift, from those for y."""
@@ -107,18 +102,31 @@ class ConditionalStatistics:
 
 
 @dataclass(frozen=True)
-class _Conditional(AugmentedPass[ConditionalStatistics]):
+class _ConditionalPass(AugmentedPass[ConditionalStatistics]):
     """Sum [v, y, 1]ᵀ Λ⁻¹ [v, y, 1] over the rows."""
 
     noise: float
 
     def start(self) -> ConditionalStatistics:
-        """Zeros, with the padding of the tiles."""
         sums = np.zeros((self.width, self.width))
         return ConditionalStatistics(NormalStatistics(sums, self.features.n_features, n_rows=0, is_whitened=True))
 
+    @abstractmethod
+    def whiten(self, values: FloatArray, tile: Tile) -> tuple[FloatArray, FloatArray]:
+        """[v, y, 1] ← R⁻ᵀ[v, y, 1] with Λ = RᵀR; returns log R_ii² of the rows used, and the jitter of each block."""
+
+    def add(self, state: ConditionalStatistics, tile: Tile) -> None:
+        values = self.augmented.values(tile)
+        log_pivots, jitters = self.whiten(values, tile)
+        add_gram(state.normal.sums, values)
+        state.normal.n_rows += tile.n_rows
+        state.log_determinant += float(np.sum(log_pivots))
+        state.n_used += len(log_pivots)
+        state.n_blocks += len(jitters)
+        state.n_singular += int(np.sum(jitters > 0))
+        state.jitter = max(state.jitter, float(np.max(jitters, initial=0.0)))
+
     def finish(self, state: ConditionalStatistics) -> ConditionalStatistics:
-        """Both triangles, without the padding."""
         return replace(state, normal=replace(state.normal, sums=self.augmented.sums(state.normal.sums)))
 
     def noises(self, tile: Tile) -> FloatArray:
@@ -130,67 +138,44 @@ class _Conditional(AugmentedPass[ConditionalStatistics]):
 
 
 @dataclass(frozen=True)
-class RowwisePass(_Conditional):
+class _Rowwise(_ConditionalPass):
     """FITC: Λ is a diagonal."""
 
     name = "rows"
     fewest = 256  # beside so many rows the pass over the m × m accumulator is small
 
-    def add(self, state: ConditionalStatistics, tile: Tile) -> None:
-        """Divide each row by the root of its variance given the basis."""
-        values = self.augmented.values(tile)
+    def whiten(self, values: FloatArray, tile: Tile) -> tuple[FloatArray, FloatArray]:
         # Λ_ii = λ/ω + k(x,x) - |v|²
         features = values[:, : self.features.n_features]
         residual, unit = _residual_variances(self.features.kernel, tile.rows, features)
         variances = self.noises(tile) + residual
-        jitter = np.where(variances > 0, 0.0, _JITTERS[1] * unit)
-        variances += jitter
+        jitters = np.where(variances > 0, 0.0, _LEAST_JITTER * unit)
+        variances += jitters
         used = np.isfinite(variances)
         values *= (1.0 / np.sqrt(variances))[:, np.newaxis]
-        add_gram(state.normal.sums, values)
-        state.normal.n_rows += tile.n_rows
-        state.n_blocks += int(np.sum(used))
-        state._record(
-            float(np.sum(np.log(variances[used]))),
-            n_used=int(np.sum(used)),
-            n_singular=int(np.sum(jitter > 0)),
-            jitter=float(np.max(jitter, initial=0.0)),
-        )
+        return np.log(variances[used]), jitters[used]
 
 
 @dataclass(frozen=True)
-class BlockwisePass(_Conditional):
+class _Blockwise(_ConditionalPass):
     """The committee: each tile is a block of Λ."""
 
     name = "blocks"
 
     def tile_numbers(self, n_rows: int) -> int:
-        """Features of a block, and its covariance."""
-        return n_rows * (self.width + n_rows)
+        return n_rows * (self.width + n_rows)  # features of a block, and its covariance
 
-    def add(self, state: ConditionalStatistics, tile: Tile) -> None:
-        """Whiten the block by its covariance given the basis."""
-        rows, size = np.asarray(tile.rows, dtype=np.float64), tile.n_rows
-        values = self.augmented.values(replace(tile, rows=rows))
-        covariance = tile.scratch.array("covariance", (size, size))
-        # Λ_B = λW_B⁻¹ + K_BB - V_BV_Bᵀ = RᵀR, and [v, y, 1] ← R⁻ᵀ[v, y, 1]
-        features = values[:, : self.features.n_features]
+    def whiten(self, values: FloatArray, tile: Tile) -> tuple[FloatArray, FloatArray]:
+        rows, features = np.asarray(tile.rows, dtype=np.float64), values[:, : self.features.n_features]
+        covariance = tile.scratch.array("covariance", (tile.n_rows, tile.n_rows))
+        # Λ_B = λW_B⁻¹ + K_BB - V_BV_Bᵀ = RᵀR
         jitter = _factor_block(self.features.kernel, rows, features, self.noises(tile), covariance)
         solve_upper(covariance, values)
-        add_gram(state.normal.sums, values)
-        state.normal.n_rows += size
-        state.n_blocks += 1
-        log_determinant = 2.0 * float(np.sum(np.log(np.diagonal(covariance))))
-        state._record(log_determinant, n_used=size, n_singular=int(jitter > 0), jitter=jitter)
+        return 2.0 * np.log(np.diagonal(covariance)), np.array([jitter])
 
 
 def conditional_statistics(
-    table: ArrayTable,
-    features: Features,
-    *,
-    noise: float,
-    blocks: Sequence[Block] | None = None,
-    executor: Executor,
+    table: ArrayTable, features: Features, *, noise: float, blocks: Sequence[Block] | None = None, executor: Executor
 ) -> ConditionalStatistics:
     """Sum the statistics of all rows, or of all blocks, in one pass.
 
@@ -214,8 +199,8 @@ def conditional_statistics(
         msg = "conditional statistics need whitened float64 features: differences of kernel values are taken."
         raise ValueError(msg)
     if blocks is None:
-        return executor.reduce(RowwisePass(features, table.n_outputs, noise), table)
-    total = executor.reduce(BlockwisePass(features, table.n_outputs, noise), BlockTable(table, blocks))
+        return executor.reduce(_Rowwise(features, table.n_outputs, noise), table)
+    total = executor.reduce(_Blockwise(features, table.n_outputs, noise), BlockTable(table, blocks))
     total.normal.n_rows = table.n_rows  # with those that are in no block
     return total
 
@@ -231,22 +216,24 @@ def _factor_block(
     size, section = len(block), kernel.bind(block)
     residual, unit = _residual_variances(kernel, block, features)
     spanned = np.flatnonzero(residual == 0)
-    diagonal, lost = np.einsum("ii->i", out), _roundings(size, features.shape[1]) * unit
-    least = np.where(residual + noises > 0, 0.0, _JITTERS[1])  # rows without any variance
-    for share, apart in [(0.0, False), *((jitter, True) for jitter in _JITTERS)]:
+    diagonal, lost = np.einsum("ii->i", out), _ROUNDING * (features.shape[1] + size) * unit
+    least = np.where(residual + noises > 0, 0.0, _LEAST_JITTER)
+
+    def factor(share: float, *, apart: bool = True) -> float | None:
         section.tile(block, out)
         subtract_products(out, features)
         if apart:
             out[spanned], out[:, spanned], lost[spanned] = 0.0, 0.0, 0.0
         jitter = np.maximum(share, least) * unit
-        diagonal += noises + jitter
-        if factor_upper(out) and np.all(diagonal**2 > lost):
-            return float(np.max(jitter, initial=0.0))
-    msg = (
+        diagonal[:] += noises + jitter
+        return float(np.max(jitter, initial=0.0)) if factor_upper(out) and np.all(diagonal**2 > lost) else None
+
+    message = (
         f"the covariance of a block of {size} rows given the basis is not positive definite (the noise is "
-        f"{np.min(noises):.3g} or more). Use a positive definite kernel, or a larger noise."
+        f"{np.min(noises, initial=np.inf):.3g} or more). Use a positive definite kernel, or a larger noise."
     )
-    raise NotPositiveDefiniteError(msg)
+    added = factor(0.0, apart=False)
+    return least_jitter(WEIGHING_JITTERS, factor, message)[0] if added is None else added
 
 
 def _residual_variances(kernel: Kernel, block: FloatArray, features: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -263,10 +250,6 @@ def _residual_variances(kernel: Kernel, block: FloatArray, features: FloatArray)
             "together that rounding shows far from them. Use another kernel, or fewer or other basis points."
         )
         raise NotPositiveDefiniteError(msg)
-    residual[residual <= _roundings(1, features.shape[1]) * prior] = 0.0
+    residual[residual <= _ROUNDING * (features.shape[1] + 1) * prior] = 0.0
     largest = float(np.max(prior, initial=0.0))
     return residual, np.where(prior > 0, prior, largest if largest > 0 else 1.0)
-
-
-def _roundings(size: int, n_features: int) -> float:
-    return float(_ROUNDINGS * (n_features + size) * np.finfo(np.float64).eps)

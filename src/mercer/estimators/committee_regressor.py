@@ -2,39 +2,27 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from mercer._stored import stored
-from mercer._stored.checks import check_estimator, need
-from mercer._typing import FloatArray, IntArray, RandomState
-from mercer._validation import Integral, Interval, Real, check_is_fitted, check_random_state
-from mercer.engine import ArrayTable, ConditionalStatistics, Rows
+from mercer._stored.checks import need
+from mercer._typing import FloatArray, IntArray
+from mercer._validation import Integral, Interval, Real, check_is_fitted, check_random_state, parameters
+from mercer.engine import ArrayTable, ConditionalStatistics
 from mercer.estimators.shell import (
     BASIS_CONSTRAINTS,
     KernelRegressor,
-    OnBasis,
-    Targets,
-    all_or_nothing,
-    check_mergeable,
+    SummedOnBasis,
     check_one_spread,
-    check_same_frame,
-    check_same_outputs,
     make_executor,
     read_rows,
-    read_table,
-    snapshot,
 )
-from mercer.exceptions import JitterWarning
-from mercer.methods.committee import Batch, CommitteeSummary
-from mercer.methods.frame import Frame
-from mercer.methods.partition import block_labels, make_blocks
-from mercer.methods.transduction import transduce
+from mercer.exceptions import JitterWarning, warn
+from mercer.methods.committee import Batch, CommitteeSummary, block_labels, make_blocks, transduced
 from mercer.model import KernelExpansion
 
 __all__ = ["CommitteeRegressor"]
@@ -43,7 +31,8 @@ _DTYPE = np.dtype(np.float64)  # differences of kernel values are taken: float32
 
 
 @stored
-class CommitteeRegressor(KernelRegressor, OnBasis, BaseEstimator):
+@parameters
+class CommitteeRegressor(KernelRegressor, SummedOnBasis):
     r"""Bayesian committee machine: kernel regression on m basis points, and what they leave unexplained.
 
     Solves :math:`(K_{mm} + K_{mn}\Lambda^{-1}K_{nm})\,w = K_{mn}\Lambda^{-1}y`, with
@@ -56,14 +45,11 @@ class CommitteeRegressor(KernelRegressor, OnBasis, BaseEstimator):
 
     Parameters
     ----------
-    kernel : str, kernel or callable, default="gaussian"
-        A name ("gaussian", "matern", "linear", "polynomial"), a kernel of ``mercer.kernels``, or a function of two
-        matrices. By name, length scales are the median distance of the rows.
-    n_basis : int, default=500
-        m; if there are fewer rows, all are taken.
+    kernel, n_basis, intercept, n_jobs, verbose
+        As in ``NystromRegressor``.
     basis : str, strategy or array (m, d), default="uniform"
-        How basis points are chosen: a name ("uniform"), a strategy of ``mercer.basis``, or the points themselves. The
-        inputs at which you will predict, if you know them, are the best basis (see ``predict``).
+        As in ``NystromRegressor``. The inputs at which you will predict, if you know them, are the best basis (see
+        ``predict``).
     block_size : int, default=500
         B, the most rows of a block. 1 gives FITC.
     partition : {"random", "kmeans", "order"} or array (n,), default="random"
@@ -71,29 +57,13 @@ class CommitteeRegressor(KernelRegressor, OnBasis, BaseEstimator):
         is kept), in the order given, or by your own labels, which make blocks of any size.
     noise : float, default=0.1
         λ. 0 interpolates; blocks that are then singular, because they contain basis points, get jitter (reported).
-    intercept : bool, default=False
-        Whether to add a constant b that is not penalised.
     keep_rows : bool, default=True
         Whether to keep the training rows (by reference: do not change them), for ``predict(X, transduce=True)``.
     random_state : int, RandomState or None, default=None
         For the choice of the basis, of the blocks, and of the rows on which a median distance is found.
-    n_jobs : int or None, default=None
-        Threads; None for as many as BLAS may use.
-    verbose : int, default=0
-        1 shows progress.
 
     Attributes
     ----------
-    kernel_ : Kernel
-        The kernel with its parameters as numbers.
-    basis_ : array (rank_, d)
-        Basis points in use.
-    basis_index_ : array (rank_,) or None
-        Their row numbers, where they are rows.
-    rank_ : int
-        Numerical rank of the basis; points that the others span to rounding (duplicates) are left out.
-    coefficients_ : array (rank_,) or (rank_, p)
-    intercept_ : float or array (p,)
     labels_ : array (n,)
         Number of the block of each row, in the order in which they were seen; -1 for rows of weight zero.
     n_blocks_ : int
@@ -102,10 +72,8 @@ class CommitteeRegressor(KernelRegressor, OnBasis, BaseEstimator):
         The most that was added to a diagonal entry of a block beyond the noise; usually 0.
     log_marginal_likelihood_ : float
         Of the targets seen, under the model (for blocks of one row, that of FITC); to compare kernels and noises.
-    n_seen_ : int
-        Rows seen.
-    expansion_ : KernelExpansion
-        The model.
+    kernel_, basis_, basis_index_, rank_, coefficients_, intercept_, n_seen_, expansion_
+        As in ``NystromRegressor``.
 
     See Also
     --------
@@ -137,6 +105,12 @@ class CommitteeRegressor(KernelRegressor, OnBasis, BaseEstimator):
     0.033
     """
 
+    block_size: int = 500
+    partition: Any = "random"
+    noise: float = 0.1
+    intercept: bool = False
+    keep_rows: bool = True
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **BASIS_CONSTRAINTS,
         "block_size": [Interval(Integral, 1, None, closed="left")],
@@ -145,96 +119,33 @@ class CommitteeRegressor(KernelRegressor, OnBasis, BaseEstimator):
         "keep_rows": ["boolean"],
     }
 
-    _summary: CommitteeSummary
-    _batches: tuple[Batch, ...]
-    labels_: IntArray
+    _summary: CommitteeSummary = field(init=False)
+    _batches: tuple[Batch, ...] = field(init=False)
+    labels_: IntArray = field(init=False)
 
     def check_stored(self) -> None:
         """Refuse outputs and rows that are not those of the summary."""
-        n_outputs, n_features = len(self._summary.target_shift), self._frame.basis.points.shape[1]
-        check_estimator(self, n_outputs=n_outputs, n_features=n_features, flat=self._flat)
+        super().check_stored()
         for batch in self._batches:
-            need(batch.table.n_features == n_features, "a committee keeps rows of other features.")
-            need(batch.table.n_outputs == n_outputs, "a committee keeps other targets.")
+            need(batch.table.n_features == self.n_features_in_, "a committee keeps rows of other features.")
+            need(batch.table.n_outputs == len(self._summary.target_shift), "a committee keeps other targets.")
 
-    def __init__(
-        self,
-        kernel: Any = "gaussian",
-        *,
-        n_basis: int = 500,
-        basis: Any = "uniform",
-        block_size: int = 500,
-        partition: Any = "random",
-        noise: float = 0.1,
-        intercept: bool = False,
-        keep_rows: bool = True,
-        random_state: RandomState = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.kernel = kernel
-        self.n_basis = n_basis
-        self.basis = basis
-        self.block_size = block_size
-        self.partition = partition
-        self.noise = noise
-        self.intercept = intercept
-        self.keep_rows = keep_rows
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit to rows X (n, d) and targets y (n,) or (n, p); a weight ω divides the noise of its row."""
-        self._validate_params()
-        with all_or_nothing(self):
-            targets = Targets()
-            table = read_table(self, X, y, sample_weight, encode=targets, reset=True)
-            self._start(table)
-            self._add(table)
-            self._flat = targets.flat
-            _ = self.expansion_  # what cannot be solved is refused here, not when it is first used
-        return self
+    def _fit(self, table: ArrayTable) -> None:
+        self._start(table)
+        self._add(table)
+        _ = self.expansion_  # what cannot be solved is refused here, not when it is first used
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Add rows, as one new block or (if they are more than ``block_size``) several; the basis is the first call's.
 
         Exact: the blocks add up. Only ``keep_rows=True`` keeps the rows.
         """
-        self._validate_params()
-        with all_or_nothing(self):
-            first, targets = not hasattr(self, "_summary"), Targets()
-            table = read_table(self, X, y, sample_weight, encode=targets, reset=first)
-            if first:
-                self._start(table)
-                self._flat = targets.flat
-            self._check_outputs(table, targets, len(self._summary.target_shift))
-            self._add(table)
-        return self
+        return self._add_rows(X, y, sample_weight)
 
-    def merge(self, other: Self) -> Self:
-        """Add the blocks that another committee has seen; exact, as if they had been fitted here.
-
-        Parameters
-        ----------
-        other : CommitteeRegressor
-            Fitted with the same kernel and basis: fit the first with any basis, the others with
-            ``basis=first.basis_`` and ``kernel=first.kernel_``.
-
-        Returns
-        -------
-        self
-        """
-        self._validate_params()
-        check_mergeable(self, other)
-        other = snapshot(other)
-        with all_or_nothing(self):
-            check_same_frame(self._frame, other._frame)
-            check_same_outputs(len(self._summary.target_shift), len(other._summary.target_shift))
-            self._summary = replace(self._summary.merged(other._summary), intercept=bool(self.intercept))
-            self.labels_ = _joined(self.labels_, other.labels_)
-            self._batches = self._batches + other._batches
-        return self
+    def _partial_fit(self, table: ArrayTable) -> None:
+        if not hasattr(self, "_summary"):
+            self._start(table)
+        self._add(table)
 
     def predict(
         self,
@@ -244,10 +155,7 @@ class CommitteeRegressor(KernelRegressor, OnBasis, BaseEstimator):
         transduce: bool = False,
         batch_size: int | None = None,
     ) -> FloatArray | tuple[FloatArray, FloatArray]:
-        """Predict the mean, and on request the standard deviation (n,) or the covariance (n, n) of the function.
-
-        They are those of the function without noise, in units in which λ is the noise variance and the kernel's
-        amplitude the prior variance. All outputs share them.
+        """Predict as ``NystromRegressor`` does, or by a committee made for the queries.
 
         Parameters
         ----------
@@ -264,7 +172,26 @@ class CommitteeRegressor(KernelRegressor, OnBasis, BaseEstimator):
         if not transduce:
             return super().predict(X, return_std, return_cov)
         check_is_fitted(self)
-        return self._transduce(read_rows(self, X, reset=False), return_std, return_cov, batch_size)
+        rows = read_rows(self, X, reset=False)
+        if batch_size is not None and not (isinstance(batch_size, Integral) and batch_size >= 1):
+            msg = f"batch_size must be None or a whole number of at least 1, got {batch_size!r}."
+            raise ValueError(msg)
+        if sum(batch.table.n_rows for batch in self._batches) < self.n_seen_:
+            msg = "transduce=True needs the training rows, which were not kept: fit with keep_rows=True."
+            raise ValueError(msg)
+        check_one_spread(return_std, return_cov)
+        mean, spread, passes = transduced(
+            self._summary,
+            self._batches,
+            rows,
+            batch_size=batch_size or max(int(self.n_basis), int(self.block_size)),
+            return_std=return_std,
+            return_cov=return_cov,
+            executor=make_executor(self),
+        )
+        _warn_of_jitter(passes)
+        mean = self.outputs_.predict(mean)
+        return mean if spread is None else (mean, spread)
 
     @property
     def expansion_(self) -> KernelExpansion:
@@ -299,59 +226,35 @@ class CommitteeRegressor(KernelRegressor, OnBasis, BaseEstimator):
         """Rows seen."""
         return self.statistics_.normal.n_rows
 
-    @property
-    def _frame(self) -> Frame:
-        return self._summary.frame
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_summary")
-
     def _start(self, table: ArrayTable) -> None:
         frame = self._choose_frame(table, _DTYPE, steady=True)
         self._summary = CommitteeSummary.start(frame, table, intercept=bool(self.intercept))
         self._batches, self.labels_ = (), np.empty(0, dtype=np.intp)
 
     def _add(self, table: ArrayTable) -> None:
-        threads = make_executor(self)
+        executor, noise = make_executor(self), float(self.noise)
+        random_state, size = check_random_state(self.random_state), int(self.block_size)
         blocks = make_blocks(
-            self.partition, int(self.block_size), table, self.kernel_,
-            noise=float(self.noise), random_state=check_random_state(self.random_state), executor=threads,
-        )  # fmt: skip
-        batch = Batch(table, blocks, float(self.noise))
-        new = replace(self._summary, intercept=bool(self.intercept)).plus(batch, threads)
+            self.partition, size, table, self.kernel_, noise=noise, random_state=random_state, executor=executor
+        )
+        batch = Batch(table, blocks, noise)
+        new = replace(self._summary, intercept=bool(self.intercept)).plus(batch, executor)
         if new.statistics.n_singular > self._summary.statistics.n_singular:
             _warn_of_jitter([new.statistics])
-        elif new.is_drowned(batch.noise):
-            _warn_of_noise(batch.noise)
+        elif new.is_drowned(noise):
+            warn(
+                f"noise={noise:.3g} is so small beside k(x, x) that rows which the basis spans outweigh all others: "
+                "predictions are inaccurate. Use a larger noise, or 0, which adds jitter.",
+                JitterWarning,
+            )
         self._summary = new
-        self.labels_ = _joined(self.labels_, block_labels(blocks, table, batch.noise))
+        self.labels_ = _joined(self.labels_, block_labels(blocks, table, noise))
         self._batches = (*self._batches, batch) if self.keep_rows else ()
 
-    def _transduce(
-        self, rows: Rows, return_std: bool, return_cov: bool, batch_size: int | None
-    ) -> FloatArray | tuple[FloatArray, FloatArray]:
-        self._check_transduction(batch_size)
-        check_one_spread(return_std, return_cov)
-        mean, spread, passes = transduce(
-            self._summary,
-            self._batches,
-            rows,
-            batch_size=batch_size or max(int(self.n_basis), int(self.block_size)),
-            return_std=return_std,
-            return_cov=return_cov,
-            executor=make_executor(self),
-        )
-        _warn_of_jitter(passes)
-        mean = self.outputs_.predict(mean)
-        return mean if spread is None else (mean, spread)
-
-    def _check_transduction(self, batch_size: int | None) -> None:
-        if batch_size is not None and not (isinstance(batch_size, Integral) and batch_size >= 1):
-            msg = f"batch_size must be None or a whole number of at least 1, got {batch_size!r}."
-            raise ValueError(msg)
-        if sum(batch.table.n_rows for batch in self._batches) < self.n_seen_:
-            msg = "transduce=True needs the training rows, which were not kept: fit with keep_rows=True."
-            raise ValueError(msg)
+    def _add_summary(self, other: Self) -> None:
+        self._summary = replace(self._summary.merged(other._summary), intercept=bool(self.intercept))
+        self.labels_ = _joined(self.labels_, other.labels_)
+        self._batches = self._batches + other._batches
 
 
 def _joined(first: IntArray, second: IntArray) -> IntArray:
@@ -360,25 +263,15 @@ def _joined(first: IntArray, second: IntArray) -> IntArray:
     return np.concatenate([first, np.where(second < 0, -1, second + following)])
 
 
-def _warn_of_noise(noise: float) -> None:
-    warnings.warn(
-        f"noise={noise:.3g} is so small beside k(x, x) that rows which the basis spans outweigh all others: "
-        "predictions are inaccurate. Use a larger noise, or 0, which adds jitter.",
-        JitterWarning,
-        stacklevel=4,
-    )
-
-
 def _warn_of_jitter(passes: Sequence[ConditionalStatistics]) -> None:
     singular = sum(statistics.n_singular for statistics in passes)
     if singular == 0:
         return
     jitter = max(statistics.jitter for statistics in passes)
     blocks = sum(statistics.n_blocks for statistics in passes)
-    warnings.warn(
+    warn(
         f"{singular} of {blocks} blocks are singular to rounding given the basis; {jitter:.2g} was added to their "
         "diagonal. Basis points that are training rows, duplicate rows and smooth kernels cause this where there is "
         "little or no noise; a larger noise avoids it.",
         JitterWarning,
-        stacklevel=4,
     )

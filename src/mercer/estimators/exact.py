@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import field, replace
 from typing import Any, ClassVar, Literal
 
@@ -16,6 +15,7 @@ from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fi
 from mercer.engine import ArrayTable, Rows
 from mercer.estimators.classification import KernelClassifier
 from mercer.estimators.shell import KernelRegressor, Shell, make_executor
+from mercer.exceptions import warn
 from mercer.kernels import Kernel, Precomputed
 from mercer.methods.exact import Iteration, fit_exact, leave_one_out
 from mercer.methods.frame import resolve_kernel
@@ -108,12 +108,11 @@ class ExactMachine(Shell):
 
     def _warn_of(self, result: IterativeSolution | None) -> None:
         if result is not None and not result.converged:
-            warnings.warn(
+            warn(
                 f"conjugate gradients stopped after {result.iterations} iterations at a relative residual of "
                 f"{result.residual:.1e}, above tol={self.tol:.1e}: the model is not the solution asked for. "
                 "Raise max_iter, tol or noise, or use NystromRegressor.",
                 ConvergenceWarning,
-                stacklevel=4,
             )
 
     def _check_table(self, table: ArrayTable) -> None:

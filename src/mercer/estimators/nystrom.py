@@ -8,24 +8,10 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 
 from mercer._stored import stored
-from mercer._stored.checks import check_estimator
-from mercer._typing import RandomState
 from mercer._validation import Interval, Real, StrOptions, check_is_fitted, parameters
 from mercer.engine import ArrayTable, NormalStatistics
 from mercer.estimators.classification import KernelClassifier
-from mercer.estimators.shell import (
-    BASIS_CONSTRAINTS,
-    KernelRegressor,
-    OnBasis,
-    Shell,
-    all_or_nothing,
-    check_mergeable,
-    check_same_frame,
-    check_same_outputs,
-    make_executor,
-    snapshot,
-)
-from mercer.methods.frame import Frame
+from mercer.estimators.shell import BASIS_CONSTRAINTS, KernelRegressor, SummedOnBasis, all_or_nothing, make_executor
 from mercer.methods.nystrom import NoisePath, Settings, Summary
 from mercer.model import KernelExpansion
 
@@ -33,18 +19,12 @@ __all__ = ["NystromClassifier", "NystromMachine", "NystromRegressor"]
 
 
 @parameters
-class NystromMachine(OnBasis, Shell):
+class NystromMachine(SummedOnBasis):
     """Parameters and fitted state; all of the state is one ``Summary``, replaced as a whole."""
 
-    kernel: Any = field(default="gaussian", kw_only=False)
-    n_basis: int = 500
-    basis: Any = "uniform"
     noise: float | Literal["gcv"] = 0.1
     intercept: bool = False
     variance: Literal["dtc", "sor"] = "dtc"
-    random_state: RandomState = None
-    n_jobs: int | None = None
-    verbose: int = 0
 
     _summary: Summary = field(init=False)
 
@@ -53,11 +33,6 @@ class NystromMachine(OnBasis, Shell):
         "noise": [Interval(Real, 0, None, closed="left"), StrOptions({"gcv"})],
         "variance": [StrOptions({"dtc", "sor"})],
     }
-
-    def check_stored(self) -> None:
-        """Refuse outputs and features that are not those of the summary."""
-        points, n_outputs = self._frame.basis.points, len(self._summary.target_shift)
-        check_estimator(self, n_outputs=n_outputs, n_features=points.shape[1], flat=getattr(self, "_flat", False))
 
     def _fit(self, table: ArrayTable) -> None:
         summary = Summary.start(self._choose_frame(table, table.dtype), table, self._settings(), once=True)
@@ -84,30 +59,8 @@ class NystromMachine(OnBasis, Shell):
             self._summary = summary.minus(self._read(X, y, sample_weight, first=False), make_executor(self))
         return self
 
-    def merge(self, other: Self) -> Self:
-        """Add the rows that another model has seen; exact, as if all had been fitted here.
-
-        Parameters
-        ----------
-        other : estimator of the same class
-            Fitted with the same kernel and basis: fit the first with any basis, the others with
-            ``basis=first.basis_`` and ``kernel=first.kernel_``.
-
-        Returns
-        -------
-        self
-        """
-        self._validate_params()
-        check_mergeable(self, other)
-        other = snapshot(other)
-        with all_or_nothing(self):
-            self._check_mergeable(other)
-            self._summary = replace(self._summary.merged(other._summary), settings=self._settings())
-        return self
-
-    def _check_mergeable(self, other: Self) -> None:
-        check_same_frame(self._frame, other._frame)
-        check_same_outputs(self._n_outputs, other._n_outputs)
+    def _add_summary(self, other: Self) -> None:
+        self._summary = replace(self._summary.merged(other._summary), settings=self._settings())
 
     def noise_path(self, noises: Any) -> NoisePath:
         """Solve for many noises at the price of one eigendecomposition, from what was seen so far.
@@ -131,17 +84,6 @@ class NystromMachine(OnBasis, Shell):
     def _settings(self) -> Settings:
         noise: Any = self.noise if isinstance(self.noise, str) else float(self.noise)
         return Settings(noise=noise, intercept=bool(self.intercept), prior=self.variance == "dtc")
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_summary")
-
-    @property
-    def _n_outputs(self) -> int:
-        return len(self._summary.target_shift)
-
-    @property
-    def _frame(self) -> Frame:
-        return self._summary.frame
 
     @property
     def statistics_(self) -> NormalStatistics:

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
-from typing import Any, ClassVar, Literal, Self
+from dataclasses import field
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
 from mercer._stored import stored
 from mercer._stored.checks import check_estimator
-from mercer._typing import RandomState
-from mercer._validation import Integral, Interval, Real, StrOptions
+from mercer._validation import Integral, Interval, Real, StrOptions, parameters
 from mercer.engine import ArrayTable
-from mercer.estimators.shell import (
-    BASIS_CONSTRAINTS,
-    KernelRegressor,
-    OnBasis,
-    Targets,
-    all_or_nothing,
-    make_executor,
-    read_table,
-)
+from mercer.estimators.shell import BASIS_CONSTRAINTS, KernelRegressor, OnBasis, make_executor
+from mercer.exceptions import warn
 from mercer.methods.frame import Frame, used_rows
 from mercer.methods.pseudo_inputs import Freedom, fit_pseudo_inputs
 from mercer.model import KernelExpansion
@@ -31,7 +22,8 @@ __all__ = ["PseudoInputRegressor"]
 
 
 @stored
-class PseudoInputRegressor(KernelRegressor, OnBasis, BaseEstimator):
+@parameters
+class PseudoInputRegressor(KernelRegressor, OnBasis):
     r"""Sparse Gaussian process whose basis points, kernel and noise are fitted together.
 
     Maximises, by L-BFGS with exact gradients, the marginal likelihood of the FITC approximation (Snelson and
@@ -67,12 +59,8 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, BaseEstimator):
     tol : float, default=1e-5
         Stop when a step gains less than this per row (or than this share of the objective, if it is above 1 per row),
         or when no step gains more than rounding.
-    random_state : int, RandomState or None, default=None
-        For the choice of the first basis, and of the rows on which a median distance is found.
-    n_jobs : int or None, default=None
-        Threads; None for as many as BLAS may use.
-    verbose : int, default=0
-        1 shows progress.
+    random_state, n_jobs, verbose
+        As in ``NystromRegressor``.
 
     Attributes
     ----------
@@ -87,7 +75,7 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, BaseEstimator):
     n_iter_ : int
         Steps of L-BFGS.
     rank_, coefficients_, intercept_, expansion_
-        As for ``NystromRegressor``.
+        As in ``NystromRegressor``.
 
     See Also
     --------
@@ -110,6 +98,16 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, BaseEstimator):
     True
     """
 
+    n_basis: int = 100
+    objective: Literal["vfe", "fitc"] = "vfe"
+    noise: float = 0.1
+    fit_points: bool = True
+    fit_kernel: bool = True
+    fit_noise: bool = True
+    intercept: bool = False
+    max_iter: int = 300
+    tol: float = 1e-5
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **BASIS_CONSTRAINTS,
         "objective": [StrOptions({"fitc", "vfe"})],
@@ -121,11 +119,11 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, BaseEstimator):
         "tol": [Interval(Real, 0, None, closed="neither")],
     }
 
-    noise_: float
-    n_iter_: int
-    objective_value_: float
-    expansion_: KernelExpansion
-    _fitted_frame: Frame
+    noise_: float = field(init=False)
+    n_iter_: int = field(init=False)
+    objective_value_: float = field(init=False)
+    expansion_: KernelExpansion = field(init=False)
+    _fitted_frame: Frame = field(init=False)
 
     def check_stored(self) -> None:
         """Refuse an expansion on another basis."""
@@ -133,67 +131,27 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, BaseEstimator):
         check_estimator(self, n_outputs=n_outputs, n_features=points.shape[1], flat=self._flat)
         self._fitted_frame.check_expansion(self.expansion_, n_outputs)
 
-    def __init__(
-        self,
-        kernel: Any = "gaussian",
-        *,
-        n_basis: int = 100,
-        basis: Any = "uniform",
-        objective: Literal["vfe", "fitc"] = "vfe",
-        noise: float = 0.1,
-        fit_points: bool = True,
-        fit_kernel: bool = True,
-        fit_noise: bool = True,
-        intercept: bool = False,
-        max_iter: int = 300,
-        tol: float = 1e-5,
-        random_state: RandomState = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.kernel = kernel
-        self.n_basis = n_basis
-        self.basis = basis
-        self.objective = objective
-        self.noise = noise
-        self.fit_points = fit_points
-        self.fit_kernel = fit_kernel
-        self.fit_noise = fit_noise
-        self.intercept = intercept
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit to rows X (n, d) and targets y (n,) or (n, p).
-
-        A row of weight ω counts as ω rows; for ``objective="fitc"`` the weight divides the noise of its row.
-        """
-        self._validate_params()
-        with all_or_nothing(self):
-            targets = Targets()
-            table = read_table(self, X, y, sample_weight, encode=targets, reset=True)
-            start = self._choose_frame(table, np.dtype(np.float64))
-            self._fit(table.subset(used_rows(table, float(self.noise))), start)
-            self._flat = targets.flat
-        return self
-
-    @property
-    def _frame(self) -> Frame:
-        return self._fitted_frame
-
-    def _fit(self, table: ArrayTable, start: Frame) -> None:
+    def _fit(self, table: ArrayTable) -> None:
+        start = self._choose_frame(table, np.dtype(np.float64))
         fit = fit_pseudo_inputs(
-            table, start, kind=self.objective, noise=float(self.noise), intercept=bool(self.intercept),
+            table.subset(used_rows(table, float(self.noise))),
+            start,
+            kind=self.objective,
+            noise=float(self.noise),
+            intercept=bool(self.intercept),
             freedom=Freedom(self.fit_points, self.fit_kernel, self.fit_noise),
-            max_iter=int(self.max_iter), tol=float(self.tol), executor=make_executor(self),
-        )  # fmt: skip
+            max_iter=int(self.max_iter),
+            tol=float(self.tol),
+            executor=make_executor(self),
+        )
         self._fitted_frame, self.noise_, self.expansion_ = fit.frame, fit.noise, fit.expansion
         self.n_iter_, self.objective_value_ = fit.n_iter, fit.objective
         # A line search that fails has reached the rounding of the objective, however steep it is there: where points
         # meet rows, the likelihood of FITC has ridges too narrow to climb any further.
         if not fit.is_over:
             message = f"the objective still grew after {fit.n_iter} steps: raise max_iter, or tol."
-            warnings.warn(message, ConvergenceWarning, stacklevel=3)
+            warn(message, ConvergenceWarning)
+
+    @property
+    def _frame(self) -> Frame:
+        return self._fitted_frame

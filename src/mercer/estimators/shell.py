@@ -9,13 +9,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
+from dataclasses import field
 from typing import Any, Self
 
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, RegressorMixin
 
-from mercer._typing import AnyArray, FloatArray
+from mercer._stored.checks import check_estimator
+from mercer._typing import AnyArray, FloatArray, RandomState
 from mercer._validation import (
     Integral,
     Interval,
@@ -25,6 +27,7 @@ from mercer._validation import (
     check_table,
     check_targets,
     is_fitted,
+    parameters,
 )
 from mercer.basis import choose_basis
 from mercer.engine import ArrayRows, ArrayTable, Coding, Executor, Rows, SparseRows, Threads, given_executor
@@ -37,6 +40,7 @@ __all__ = [
     "KernelRegressor",
     "OnBasis",
     "Shell",
+    "SummedOnBasis",
     "Targets",
     "all_or_nothing",
     "check_mergeable",
@@ -173,13 +177,16 @@ BASIS_CONSTRAINTS: dict[str, Any] = {
 }
 
 
-class OnBasis(ABC):
-    """An estimator with the parameters above and, once fitted, a ``_frame``."""
+@parameters
+class OnBasis(Shell):
+    """An estimator with these parameters and, once fitted, a ``_frame``."""
 
-    kernel: Any
-    n_basis: int
-    basis: Any
-    random_state: Any
+    kernel: Any = field(default="gaussian", kw_only=False)
+    n_basis: int = 500
+    basis: Any = "uniform"
+    random_state: RandomState = None
+    n_jobs: int | None = None
+    verbose: int = 0
 
     @property
     @abstractmethod
@@ -231,6 +238,58 @@ class OnBasis(ABC):
     def rank_(self) -> int:
         """Numerical rank of the basis: points that the others span to rounding are left out."""
         return len(self.basis_)
+
+
+class SummedOnBasis(OnBasis):
+    """An estimator on a basis whose state is one summary, of sums over the rows seen, which is replaced as a whole."""
+
+    _summary: Any
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_summary")
+
+    @property
+    def _frame(self) -> Frame:
+        frame: Frame = self._summary.frame
+        return frame
+
+    @property
+    def _n_outputs(self) -> int:
+        return len(self._summary.target_shift)
+
+    def check_stored(self) -> None:
+        """Refuse outputs and features that are not those of the summary."""
+        n_features = self._frame.basis.points.shape[1]
+        check_estimator(self, n_outputs=self._n_outputs, n_features=n_features, flat=getattr(self, "_flat", False))
+
+    def merge(self, other: Self) -> Self:
+        """Add the rows that another model has seen; exact, as if all had been fitted here.
+
+        Parameters
+        ----------
+        other : estimator of the same class
+            Fitted with the same kernel and basis: fit the first with any basis, the others with
+            ``basis=first.basis_`` and ``kernel=first.kernel_``.
+
+        Returns
+        -------
+        self
+        """
+        self._validate_params()
+        check_mergeable(self, other)
+        other = snapshot(other)
+        with all_or_nothing(self):
+            self._check_mergeable(other)
+            self._add_summary(other)
+        return self
+
+    def _check_mergeable(self, other: Self) -> None:
+        check_same_frame(self._frame, other._frame)
+        check_same_outputs(self._n_outputs, other._n_outputs)
+
+    @abstractmethod
+    def _add_summary(self, other: Self) -> None:
+        """Take in the other's summary, which is on the same basis."""
 
 
 def check_mergeable(mine: Any, theirs: Any) -> None:

@@ -1,4 +1,4 @@
-r"""What a committee has seen, and the model that follows from it.
+r"""How a committee parts rows into blocks, what it has seen, and the model that follows from it.
 
 ===============  =========================  ============  ==================================================
 document 000     code                       shape         meaning
@@ -13,23 +13,40 @@ w^b              ``coefficients`` = L⁻ᵀu    (m, p)        (I + A) u = c, the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from mercer._stored import stored
 from mercer._stored.checks import check_index, need
-from mercer._typing import FloatArray
-from mercer.engine import ArrayTable, Block, ConditionalStatistics, Executor, conditional_statistics
-from mercer.methods.frame import Frame, target_shift
+from mercer._typing import FloatArray, IntArray
+from mercer.basis import Basis
+from mercer.basis.kmeans import cluster_centres, metric_of
+from mercer.engine import (
+    ArrayRows,
+    ArrayTable,
+    Block,
+    ConditionalStatistics,
+    Executor,
+    Rows,
+    conditional_statistics,
+    nearest_points,
+)
+from mercer.kernels import Kernel
+from mercer.methods.frame import Frame, target_shift, used_rows
 from mercer.methods.nystrom import check_sums
-from mercer.model import KernelExpansion
+from mercer.model import KernelExpansion, as_dtype
 from mercer.solvers.ridge import RidgeProblem, RidgeSolution
 
-__all__ = ["Batch", "CommitteeSummary"]
+__all__ = ["PARTITIONS", "Batch", "CommitteeSummary", "block_labels", "make_blocks", "transduced"]
 
+PARTITIONS = ("random", "kmeans", "order")
 
+_SAMPLE_PER_CLUSTER = 50  # rows from which a cluster's centre is found
+_NO_PROGRESS = 0.9  # a cluster that keeps this share of the rows is split at random: they are (nearly) equal
 _TINY_NOISE, _DROWNED = 1e-10, 1e-3  # beside k(z, z), and beside the prior's precision, which is 1
 
 
@@ -57,14 +74,11 @@ class Batch:
 @stored(also=("expansion",))
 @dataclass(frozen=True)
 class CommitteeSummary:
-    """Statistics of the blocks seen, on a frame. New blocks make a new summary; the old one stays as it is.
-
-    ``target_shift`` is subtracted from the targets: near their mean if there is an intercept, else zero.
-    """
+    """Statistics of the blocks seen, on a frame; a value, as ``nystrom.Summary`` is."""
 
     frame: Frame
     statistics: ConditionalStatistics
-    target_shift: FloatArray  # (p,)
+    target_shift: FloatArray  # (p,), subtracted from the targets
     intercept: bool
 
     def check_stored(self) -> None:
@@ -75,9 +89,8 @@ class CommitteeSummary:
     @classmethod
     def start(cls, frame: Frame, table: ArrayTable, *, intercept: bool) -> CommitteeSummary:
         """Summary of no blocks."""
-        n_outputs = table.n_outputs
-        shift = target_shift(table, intercept=intercept)
-        return cls(frame, ConditionalStatistics.zeros(len(frame.lower), n_outputs), shift, intercept)
+        statistics = ConditionalStatistics.zeros(len(frame.lower), table.n_outputs)
+        return cls(frame, statistics, target_shift(table, intercept=intercept), intercept)
 
     def plus(self, batch: Batch, executor: Executor) -> CommitteeSummary:
         """Return the summary with the batch's blocks added."""
@@ -132,3 +145,144 @@ class CommitteeSummary:
     @cached_property
     def _solution(self) -> RidgeSolution:
         return self._problem.solve(1.0)  # the noise is in Λ
+
+
+def transduced(
+    summary: CommitteeSummary,
+    batches: Sequence[Batch],
+    queries: Rows,
+    *,
+    batch_size: int,
+    return_std: bool,
+    return_cov: bool,
+    executor: Executor,
+) -> tuple[FloatArray, FloatArray | None, list[ConditionalStatistics]]:
+    """Compute the committee again with the queries as basis points; each batch of them is a pass over the rows.
+
+    At its basis points a committee combines what each block knows of those very values; anywhere else it interpolates.
+    So the best basis for a set of queries is the set (footnote 2 of document 000).
+
+    Returns the mean (n, p) at the queries, the standard deviation or covariance asked for, and the statistics of each
+    pass.
+    """
+    n = queries.n_rows
+    n_batches = 1 if return_cov else -(-n // batch_size)
+    mean = np.empty((n, len(summary.target_shift)))
+    spread: FloatArray | None = np.empty(n) if return_std else None
+    passes = []
+    for number in range(n_batches):
+        # Every so many queries, not the next so many: queries in order of place or time make a basis that is spread.
+        index = np.arange(number, n, n_batches)
+        points = queries.take(index)
+        basis = Basis(points=points.astype(np.float64))
+        frame = Frame.build(summary.frame.kernel, basis, summary.frame.dtype, steady=True)
+        empty = ConditionalStatistics.zeros(len(frame.lower), len(summary.target_shift))
+        local = replace(summary, frame=frame, statistics=empty)
+        for batch in batches:
+            local = local.plus(batch, executor)
+        rows, expansion = ArrayRows(points, checked=True), local.expansion
+        mean[index] = expansion.evaluate(rows, executor=executor)
+        if return_cov:
+            spread = expansion.covariance(rows, executor=executor)
+        elif spread is not None:
+            spread[index] = np.sqrt(expansion.variances(rows, executor=executor))
+        passes.append(local.statistics)
+    return as_dtype(mean, queries.dtype), spread, passes
+
+
+# ------------------------------------------------------------------------------- rows parted into blocks
+
+
+def make_blocks(
+    partition: Any,
+    block_size: int,
+    table: ArrayTable,
+    kernel: Kernel,
+    *,
+    noise: float,
+    random_state: np.random.RandomState,
+    executor: Executor,
+) -> list[Block] | None:
+    """Return the rows of each block, without those of weight zero; None if every block is a single row.
+
+    ``partition`` is one of ``PARTITIONS`` or has a label for each row; labels make blocks of any size, the others of at
+    most ``block_size`` rows. The kernel's length scales, one per feature, are the metric of k-means.
+    """
+    used = used_rows(table, noise)
+    if not isinstance(partition, str):
+        return _by_label(_checked_labels(partition, table.n_rows), used)
+    if partition not in PARTITIONS:
+        names = ", ".join(repr(name) for name in PARTITIONS)
+        msg = f"partition must be one of {names}, or an array of labels; got {partition!r}."
+        raise ValueError(msg)
+    if block_size == 1:
+        return None
+    if partition == "order":
+        return _in_order(used, block_size, table.n_rows)
+    if partition == "random":
+        return _at_random(used, block_size, random_state)
+    return _by_clusters(used, table.rows, metric_of(kernel), block_size, random_state, executor)
+
+
+def block_labels(blocks: list[Block] | None, table: ArrayTable, noise: float) -> IntArray:
+    """Number of the block of each row, -1 for rows in none; without blocks each row of positive weight is one."""
+    labels = np.full(table.n_rows, -1)
+    if blocks is None:
+        used = used_rows(table, noise)
+        labels[used] = np.arange(len(used))
+        return labels
+    for number, block in enumerate(blocks):
+        labels[block] = number
+    return labels
+
+
+def _in_order(used: IntArray, block_size: int, n_rows: int) -> list[Block]:
+    starts = range(0, len(used), block_size)
+    if len(used) == n_rows:
+        return [slice(start, min(start + block_size, n_rows)) for start in starts]
+    return [used[start : start + block_size] for start in starts]
+
+
+def _at_random(index: IntArray, block_size: int, random_state: np.random.RandomState) -> list[Block]:
+    n_blocks = -(-len(index) // block_size)
+    return [np.sort(part) for part in np.array_split(random_state.permutation(index), n_blocks)]
+
+
+def _by_clusters(
+    index: IntArray, rows: Rows, scale: Any, block_size: int, random_state: np.random.RandomState, executor: Executor
+) -> list[Block]:
+    """k-means, again inside the clusters that are larger than a block."""
+    if len(index) <= block_size:
+        return [index]
+    n_clusters = -(-len(index) // block_size)
+    n_sampled = min(len(index), _SAMPLE_PER_CLUSTER * n_clusters)
+    sample = rows.take(np.sort(random_state.choice(index, n_sampled, replace=False)))
+    centres = cluster_centres(sample, n_clusters, scale, random_state)
+    some = rows if len(index) == rows.n_rows else rows.subset(index)
+    labels = nearest_points(some, centres, scale, executor=executor)
+    parts = [part for part in (index[labels == label] for label in range(n_clusters)) if len(part)]
+    if max(map(len, parts)) > _NO_PROGRESS * len(index):
+        return _at_random(index, block_size, random_state)
+    return [block for part in parts for block in _by_clusters(part, rows, scale, block_size, random_state, executor)]
+
+
+def _by_label(labels: IntArray, used: IntArray) -> list[Block] | None:
+    order = used[np.argsort(labels[used], kind="stable")]
+    bounds = np.flatnonzero(np.diff(labels[order])) + 1
+    return list(np.split(order, bounds)) if len(bounds) + 1 < len(order) else None
+
+
+def _checked_labels(partition: Any, n_rows: int) -> IntArray:
+    labels = np.asarray(partition)
+    if labels.ndim != 1 or len(labels) != n_rows:
+        msg = f"partition, given as labels, must have one for each of the {n_rows} rows; its shape is {labels.shape}."
+        raise ValueError(msg)
+    if labels.dtype.kind == "O":
+        kinds = {type(label) for label in labels.ravel()}
+        if len(kinds) > 1 or any(label is None or label != label for label in labels.ravel()):  # noqa: PLR0124  NaN
+            msg = "partition, given as labels, must hold labels of one kind, none of them missing."
+            raise ValueError(msg)
+    if labels.dtype.kind == "f" and not np.all(np.isfinite(labels)):
+        msg = "partition, given as labels, contains NaN or infinity."
+        raise ValueError(msg)
+    return np.unique(labels, return_inverse=True)[1]

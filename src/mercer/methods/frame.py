@@ -20,7 +20,7 @@ from mercer.model import KernelExpansion, Variance
 from mercer.solvers.dense import pivoted_cholesky
 from mercer.solvers.ridge import RidgeProblem, RidgeSolution
 
-__all__ = ["Frame", "resolve_kernel", "target_shift", "used_rows"]
+__all__ = ["Frame", "projection_rounding", "resolve_kernel", "target_shift", "used_rows"]
 
 _MEDIAN_SAMPLE = 1000  # rows from which data-dependent kernel parameters are found
 
@@ -104,7 +104,7 @@ class Frame:
         given, note = len(basis.points), basis.note
         lower = None if basis.index is not None else _factor(kernel, basis.points, tolerance)
         stricter = tolerance
-        while lower is None or (steady and len(lower) > 1 and not _is_steady(lower)):
+        while lower is None or (steady and len(lower) > 1 and not projection_rounding(lower) <= _STEADY):
             stricter *= _STRICTER
             factor = pivoted_cholesky(kernel(basis.points), tolerance=stricter)
             basis = basis.taken(factor.order)
@@ -174,11 +174,11 @@ class Frame:
         )
 
 
-def _is_steady(lower: FloatArray) -> bool:
-    """Whether rounding of K_mm leaves |v|² = aᵀK_mm a known, a = K_mm⁻¹k_m(x): its error is about eps·|a|²."""
+def projection_rounding(lower: FloatArray) -> float:
+    """Error of |v|² = aᵀK_mm a, a = K_mm⁻¹k_m(x), by rounding of K_mm, about eps·|a|²; as a share of k(x, x)."""
     inverse, _ = lapack.dtrtri(lower, lower=1)  # |a|² ≤ k(x, x) tr K_mm⁻¹, the squared norm of L⁻¹
     largest = float(np.max(np.einsum("ij,ij->i", lower, lower)))
-    return bool(np.finfo(np.float64).eps * largest * np.sum(inverse**2) <= _STEADY)
+    return float(np.finfo(np.float64).eps * largest * np.sum(inverse**2))
 
 
 def _factor(kernel: Kernel, points: FloatArray, tolerance: float) -> FloatArray | None:

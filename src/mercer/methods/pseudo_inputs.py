@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy.optimize import OptimizeResult
+from scipy.optimize import OptimizeResult, minimize
 
-from mercer._typing import FloatArray
+from mercer._typing import AnyArray, FloatArray
 from mercer.basis import Basis
 from mercer.engine import ArrayTable, Executor, blas_threads, row_moments
 from mercer.kernels import Kernel
 from mercer.methods.committee import Batch, CommitteeSummary
-from mercer.methods.descent import Descent
 from mercer.methods.frame import Frame, target_shift
 from mercer.methods.nystrom import Settings, Summary
 from mercer.methods.sparse_objective import SparseObjective
@@ -22,16 +23,15 @@ from mercer.model import KernelExpansion
 
 __all__ = ["Freedom", "PseudoInputFit", "fit_pseudo_inputs"]
 
-_DTYPE = np.dtype(np.float64)
 _RANGE = np.log(1e4)  # parameters are looked for within this factor of where they start
 _FEW_POINTS = 500
 _LEAST_NOISE = 1e-6  # times the mean square of the targets
 _NOISE_RATIOS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0)  # to the prior variance; a search starts from the best of them
 _FARTHEST = 100.0  # standard deviations of the rows that a point may move
+_STRIDES = 3.0  # per √m: a third of it did better than all of it, and than a tenth, on two data sets
 
 
-@dataclass(frozen=True)
-class Freedom:
+class Freedom(NamedTuple):
     """What a search may change."""
 
     points: bool
@@ -41,26 +41,14 @@ class Freedom:
 
 @dataclass(frozen=True)
 class PseudoInputFit:
-    """The model found, and how.
-
-    Attributes
-    ----------
-    frame : Frame
-    noise : float
-    expansion : KernelExpansion
-    objective : float
-        Logarithm of the likelihood, or its bound.
-    n_iter : int
-    is_over : bool
-        Whether the search ended by itself.
-    """
+    """The model found, and how."""
 
     frame: Frame
     noise: float
     expansion: KernelExpansion
-    objective: float
+    objective: float  # logarithm of the likelihood, or its bound
     n_iter: int
-    is_over: bool
+    is_over: bool  # whether the search ended by itself
 
 
 def fit_pseudo_inputs(
@@ -82,16 +70,13 @@ def fit_pseudo_inputs(
         msg = f"the targets are of size {unit:.1g}, whose square cannot be a variance: scale them."
         raise ValueError(msg)
     scaled = ArrayTable(table.rows, centred / unit, table.weights)
-    search = _Search(
-        objective=SparseObjective(scaled, kind, executor),
-        start=_Point(start.kernel * unit**-2, start.basis.points, noise * unit**-2),
-        freedom=freedom,
-    )
-    best, result = search.run(max_iter=max_iter, tol=tol)
+    objective = SparseObjective(scaled, kind, executor)
+    first = _Point(start.kernel * unit**-2, start.basis.points, noise * unit**-2)
+    best, result = _search(objective, first, freedom, max_iter=max_iter, tol=tol)
     kernel = best.kernel * unit**2 if freedom.kernel else start.kernel
-    frame = Frame.build(kernel, Basis(points=best.points, note=start.basis.note), _DTYPE, steady=True)
+    frame = Frame.build(kernel, Basis(points=best.points, note=start.basis.note), np.dtype(np.float64), steady=True)
     noise = best.noise * unit**2 if freedom.noise else noise
-    n_rows = search.objective.n_rows
+    n_rows = objective.n_rows
     return PseudoInputFit(
         frame=frame,
         noise=noise,
@@ -119,10 +104,6 @@ def _root_mean_square(targets: FloatArray, weights: FloatArray | None) -> float:
     return largest * float(np.sqrt(np.mean(np.average((targets / largest) ** 2, axis=0, weights=weights))))
 
 
-def _stride(n_points: int) -> float:
-    return float(np.sqrt(n_points)) / 3.0  # a third did better than all of it, and than a tenth, on two data sets
-
-
 @dataclass(frozen=True)
 class _Point:
     """Where a search stands."""
@@ -135,99 +116,145 @@ class _Point:
         return _Point(self.kernel * factor, self.points, self.noise * factor)
 
 
-@dataclass(frozen=True)
-class _Search:
-    """L-BFGS over positions and logarithms, on the objective per row.
+def _search(
+    objective: SparseObjective, start: _Point, freedom: Freedom, *, max_iter: int, tol: float
+) -> tuple[_Point, OptimizeResult]:
+    """L-BFGS on the objective per row; the targets have unit mean square, so that their units do not matter."""
+    n = objective.n_rows
+    if not any(freedom):
+        value = objective.value(start.kernel, start.points, start.noise) / n
+        return start, OptimizeResult(fun=value, nit=0, success=True)
+    # Between the passes are products of m x m matrices: while they are small, waking BLAS's threads costs more.
+    with blas_threads(1) if len(start.points) <= _FEW_POINTS else nullcontext():
+        if freedom.kernel and freedom.noise:
+            start = _with_balanced_noise(objective, start)
+        coordinates = _Coordinates.of(objective.table, start, freedom, objective.executor)
 
-    The targets have unit mean square, so that their units do not matter. Positions are counted in units of √m times the
-    spread of the rows, about: as a point concerns one row in m, the objective is then as curved by its position as by a
-    parameter, and L-BFGS needs far fewer steps.
+        def function(x: FloatArray) -> tuple[float, FloatArray]:
+            at = coordinates.unpack(x)
+            value, gradient = objective.value_and_gradient(at.kernel, at.points, at.noise)
+            by_points = gradient.points * coordinates.scale
+            return value / n, coordinates.pack(by_points, gradient.parameters, gradient.log_noise) / n
+
+        first = coordinates.first()
+        free, bounds = coordinates.limits(first, objective.table.weights)
+        descend = partial(_descend, function, bounds=bounds, tol=tol, verbose=objective.executor.verbose)
+        result = descend(first, free, max_iter=max_iter)
+        free[: start.points.size] = False
+        if freedom.points and np.any(free) and not result.success and result.nit < max_iter:
+            # Where a kernel has a cusp, points on rows cannot leave them, and no step that moves points gains.
+            steps = result.nit
+            result = descend(result.x, free, max_iter=max_iter - steps)
+            result.nit += steps
+        return coordinates.unpack(result.x), result
+
+
+def _with_balanced_noise(objective: SparseObjective, start: _Point) -> _Point:
+    """The start with its best noise, and the best common factor of kernel and noise.
+
+    A start whose noise is far too small for its kernel and points makes a search flee to a flat function. The noise
+    is looked for up to the prior variance only: beyond, noise alone explains everything.
+    """
+    prior = float(np.mean(start.kernel.diagonal(start.points)))
+    if not prior > 0:
+        return start
+    kernel, points = start.kernel * (1.0 / prior), start.points
+    factors, values = zip(*(objective.best_factor(kernel, points, noise) for noise in _NOISE_RATIOS), strict=True)
+    best = int(np.argmin(values))
+    return _Point(kernel, points, _NOISE_RATIOS[best]) * float(factors[best])
+
+
+@dataclass(frozen=True)
+class _Coordinates:
+    """A point as a vector: positions, logarithms of the kernel's parameters by name, and of the noise.
+
+    Positions are counted in units of √m times the spread of the rows, about: as a point concerns one row in m, the
+    objective is then as curved by its position as by a parameter, and L-BFGS needs far fewer steps.
     """
 
-    objective: SparseObjective
     start: _Point
     freedom: Freedom
+    centre: FloatArray  # (d,), origin of the positions
+    scale: FloatArray  # (d,), their unit
+    stride: float  # of the unit, in spreads of the rows
 
-    def run(self, *, max_iter: int, tol: float) -> tuple[_Point, OptimizeResult]:
-        start, n = self.start, self.objective.n_rows
-        if not (self.freedom.points or self.freedom.kernel or self.freedom.noise):
-            value = self.objective.value(start.kernel, start.points, start.noise) / n
-            return start, OptimizeResult(fun=value, nit=0, success=True)
-        # Between the passes are products of m x m matrices: while they are small, waking BLAS's threads costs more.
-        with blas_threads(1) if len(start.points) <= _FEW_POINTS else nullcontext():
-            if self.freedom.kernel and self.freedom.noise:
-                start = self._with_balanced_noise()
-            centre, scale = self._units()
-            first = self._pack(
-                (start.points - centre) / scale, start.kernel.get_log_parameters(), float(np.log(start.noise))
-            )
-
-            def function(x: FloatArray) -> tuple[float, FloatArray]:
-                point = self._unpack(x, centre, scale)
-                value, gradient = self.objective.value_and_gradient(point.kernel, point.points, point.noise)
-                return value / n, self._pack(gradient.points * scale, gradient.parameters, gradient.log_noise) / n
-
-            descent = Descent(function, self._bounds(first), tol=tol, verbose=self.objective.executor.verbose)
-            result = descent.run(first, max_iter, n_positions=start.points.size if self.freedom.points else 0)
-            return self._unpack(result.x, centre, scale), result
-
-    def _with_balanced_noise(self) -> _Point:
-        """The start with its best noise, and the best common factor of kernel and noise.
-
-        A start whose noise is far too small for its kernel and points makes a search flee to a flat function. The noise
-        is looked for up to the prior variance only: beyond, noise alone explains everything.
-        """
-        kernel, points = self.start.kernel, self.start.points
-        prior = float(np.mean(kernel.diagonal(points)))
-        if not prior > 0:
-            return self.start
-        kernel, noises = kernel * (1.0 / prior), _NOISE_RATIOS
-        factors, values = zip(*(self.objective.best_factor(kernel, points, noise) for noise in noises), strict=True)
-        best = int(np.argmin(values))
-        return _Point(kernel, points, noises[best]) * float(factors[best])
-
-    def _units(self) -> tuple[FloatArray, FloatArray]:
-        """Origin and unit of the positions, (d,) each."""
-        objective = self.objective
-        table = objective.table
-        mean, covariance = row_moments(table.rows, table.weights, executor=objective.executor)
+    @classmethod
+    def of(cls, table: ArrayTable, start: _Point, freedom: Freedom, executor: Executor) -> _Coordinates:
+        """Find the origin and unit of positions in the rows."""
+        mean, covariance = row_moments(table.rows, table.weights, executor=executor)
         spread = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
-        return mean, np.where(spread > 0, spread, 1.0) * _stride(len(self.start.points))
+        stride = float(np.sqrt(len(start.points))) / _STRIDES
+        return cls(start, freedom, mean, np.where(spread > 0, spread, 1.0) * stride, stride)
 
-    def _bounds(self, first: FloatArray) -> list[tuple[float, float]]:
-        free = self.start.points.size if self.freedom.points else 0
-        reach = np.full(len(first), _RANGE)
-        reach[:free] = _FARTHEST / _stride(len(self.start.points))
-        low, high = first - reach, first + reach
-        if self.freedom.noise:
-            weights = self.objective.table.weights
-            unit = 0.0 if weights is None else float(np.log(np.mean(weights)))  # log λ at which noise is all there is
-            low[-1], high[-1] = min(first[-1], unit + np.log(_LEAST_NOISE)), max(first[-1], unit + _RANGE)
-        return list(zip(low, high, strict=True))
+    def first(self) -> FloatArray:
+        """Where the search starts."""
+        positions = (self.start.points - self.centre) / self.scale
+        return self.pack(positions, self.start.kernel.get_log_parameters(), float(np.log(self.start.noise)))
 
-    def _pack(self, points: FloatArray, parameters: dict[str, FloatArray], log_noise: float) -> FloatArray:
-        parts = [points.ravel()] if self.freedom.points else []
-        if self.freedom.kernel:
-            parts += [np.ravel(parameters[name]) for name in self._names]
-        if self.freedom.noise:
-            parts.append(np.array([log_noise]))
-        return np.concatenate(parts)
+    def pack(self, points: FloatArray, parameters: dict[str, FloatArray], log_noise: float) -> FloatArray:
+        """Positions, free or not, parameters if they are, and the noise."""
+        names = sorted(self.start.kernel.get_log_parameters()) if self.freedom.kernel else []
+        values = [np.ravel(parameters[name]) for name in names]
+        return np.concatenate([points.ravel(), *values, [log_noise]])
 
-    def _unpack(self, x: FloatArray, centre: FloatArray, scale: FloatArray) -> _Point:
-        (kernel, points, noise), at = (self.start.kernel, self.start.points, self.start.noise), 0
+    def unpack(self, x: FloatArray) -> _Point:
+        """The point; what is not free is the start's, to the last bit."""
+        kernel, points, noise = self.start.kernel, self.start.points, self.start.noise
+        at = points.size
         if self.freedom.points:
-            points, at = np.ascontiguousarray(centre + x[: points.size].reshape(points.shape) * scale), points.size
+            points = np.ascontiguousarray(self.centre + x[:at].reshape(points.shape) * self.scale)
         if self.freedom.kernel:
             values = {}
-            for name in self._names:
-                shape = np.shape(kernel.get_log_parameters()[name])
-                size = int(np.prod(shape))
-                values[name], at = x[at : at + size].reshape(shape), at + size
+            for name, value in sorted(kernel.get_log_parameters().items()):
+                values[name], at = x[at : at + np.size(value)].reshape(np.shape(value)), at + np.size(value)
             kernel = kernel.with_log_parameters(values)
-        if self.freedom.noise:
-            noise = float(np.exp(x[-1]))
-        return _Point(kernel, points, noise)
+        return _Point(kernel, points, float(np.exp(x[-1])) if self.freedom.noise else noise)
 
-    @property
-    def _names(self) -> list[str]:
-        return sorted(self.start.kernel.get_log_parameters())
+    def limits(self, first: FloatArray, weights: FloatArray | None) -> tuple[AnyArray, FloatArray]:
+        """Which coordinates are free, shape (k,), and their least and largest values (k, 2)."""
+        n_positions = self.start.points.size
+        n_each = [n_positions, len(first) - n_positions - 1, 1]
+        reach = np.repeat([_FARTHEST / self.stride, _RANGE, _RANGE], n_each)
+        low, high = first - reach, first + reach
+        unit = 0.0 if weights is None else float(np.log(np.mean(weights)))  # log λ at which noise is all there is
+        low[-1], high[-1] = min(first[-1], unit + np.log(_LEAST_NOISE)), max(first[-1], unit + _RANGE)
+        return np.repeat(self.freedom, n_each), np.column_stack([low, high])
+
+
+def _descend(
+    function: Callable[[FloatArray], tuple[float, FloatArray]],
+    first: FloatArray,
+    free: AnyArray,
+    *,
+    bounds: FloatArray,
+    max_iter: int,
+    tol: float,
+    verbose: int,
+) -> OptimizeResult:
+    """L-BFGS over the free coordinates; if a line search fails, x is what it was before.
+
+    It stops when a step gains less than ``tol``, or than this share of the value if it is above 1.
+    """
+    reached = first[free]
+
+    def whole(x: FloatArray) -> FloatArray:
+        at = first.copy()
+        at[free] = x
+        return at
+
+    def part(x: FloatArray) -> tuple[float, FloatArray]:
+        value, gradient = function(whole(x))
+        return value, gradient[free]
+
+    def step(intermediate_result: OptimizeResult) -> None:
+        nonlocal reached
+        reached = intermediate_result.x.copy()
+        if verbose:
+            print(f"objective per row: {-intermediate_result.fun:.6g}", flush=True)
+
+    options = {"maxiter": max_iter, "ftol": tol, "gtol": 1e-9, "maxcor": 20, "maxfun": 100 * (max_iter + 1)}
+    result = minimize(part, reached, jac=True, method="L-BFGS-B", bounds=bounds[free], callback=step, options=options)
+    if not result.success and result.nit < max_iter:
+        result.x, result.fun = reached, part(reached)[0]
+    result.x = whole(result.x)
+    return result

@@ -20,6 +20,7 @@ and nothing keeps it from being negative.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -28,41 +29,92 @@ from mercer.engine import (
     ArrayRows,
     ArrayTable,
     Executor,
+    Features,
+    Pass,
     Rows,
+    Tile,
     features_times,
     gram_matrix,
     kernel_diagonal,
     normal_statistics,
-    residual_products,
 )
+from mercer.kernels import Section
 from mercer.methods.frame import Frame, target_shift, used_rows
 from mercer.model import KernelExpansion
 from mercer.solvers.ridge import RidgeSolution
 
-__all__ = ["ReducedRankVariance", "fit_reduced_rank"]
+__all__ = ["ROUNDING", "ReducedRankVariance", "fit_reduced_rank"]
 
 ROUNDING = 1e-8  # a variance above minus this share of the prior's is zero
 _REFUSED_ERROR = 1e-3  # rounding of predictions, as a share of the targets, beyond which a noise is too small
 
 
-@dataclass(frozen=True)
-class ReducedRankVariance:
-    """What the error bars are computed from.
+@dataclass
+class _ResidualProducts:
+    """Sums over the rows, with the precisions ω/λ on the diagonal of Λ⁻¹."""
 
-    Attributes
-    ----------
-    frame : Frame
-    points : array (n, d)
-        Of the expansion.
-    solution : RidgeSolution
-    precisions : array (n,)
-        ω/λ.
+    projections: FloatArray  # VᵀΛ⁻¹E, shape (m, q)
+    sums: FloatArray  # 1ᵀΛ⁻¹E, shape (q,)
+    squares: FloatArray  # EᵀΛ⁻¹E, shape (q, q), or its diagonal (q,)
+
+    def merge_in_place(self, other: _ResidualProducts) -> None:
+        """Add the other's sums to one's own."""
+        self.projections += other.projections
+        self.sums += other.sums
+        self.squares += other.squares
+
+
+@dataclass(frozen=True)
+class _ResidualPass(Pass[_ResidualProducts, _ResidualProducts]):
+    """What the basis leaves of the kernel between rows, whose weights are precisions, and queries: E = K_nq - Vvᵀ.
+
+    Cost: n·m·(m + 4q) operations, n·(m + q) kernel values; q·(m + q) numbers per worker and a tile.
     """
 
+    features: Features  # whitened
+    queries: FloatArray  # (q, d)
+    full: bool  # all of EᵀΛ⁻¹E, not its diagonal alone
+
+    name, fewest = "residuals", 64
+
+    @cached_property
+    def _bound(self) -> tuple[FloatArray, Section]:
+        return self.features.tile(self.queries), self.features.kernel.bind(self.queries)
+
+    @property
+    def width(self) -> int:
+        return self.features.n_features + 2 * len(self.queries)
+
+    @property
+    def state_numbers(self) -> int:  # type: ignore[override]
+        return len(self.queries) * (self.features.n_features + len(self.queries))
+
+    def prepare(self) -> None:
+        _ = self._bound
+
+    def start(self) -> _ResidualProducts:
+        m, q = self.features.n_features, len(self.queries)
+        return _ResidualProducts(np.zeros((m, q)), np.zeros(q), np.zeros((q, q) if self.full else q))
+
+    def add(self, state: _ResidualProducts, tile: Tile) -> None:
+        (whitened, section), precisions = self._bound, tile.weights
+        assert precisions is not None
+        V = self.features.tile(tile.rows)
+        E = section.tile(tile.rows) - V @ whitened.T
+        scaled = precisions[:, np.newaxis] * E
+        state.projections += V.T @ scaled
+        state.sums += np.sum(scaled, axis=0)
+        state.squares += E.T @ scaled if self.full else np.einsum("ij,ij->j", E, scaled)
+
+
+@dataclass(frozen=True)
+class ReducedRankVariance:
+    """What the error bars are computed from."""
+
     frame: Frame
-    points: FloatArray
+    points: FloatArray  # (n, d), of the expansion
     solution: RidgeSolution
-    precisions: FloatArray
+    precisions: FloatArray  # (n,), ω/λ
 
     def variances(self, rows: Rows, executor: Executor) -> FloatArray:
         """Variance of the function at the rows, shape (n,), as it comes out: perhaps negative, but not by rounding."""
@@ -85,8 +137,8 @@ class ReducedRankVariance:
         """What the data take from the prior (co)variance of the queries."""
         solution, features = self.solution, self.frame.features(whitened=True)
         queries = queries.astype(np.float64, copy=False)
-        rows = ArrayRows(self.points, checked=True)
-        products = residual_products(rows, features, queries, self.precisions, full=full, executor=executor)
+        table = ArrayTable(ArrayRows(self.points, checked=True), weights=self.precisions)
+        products = executor.reduce(_ResidualPass(features, queries, full), table)
         v = features.tile(queries)
         left = 1.0 - products.sums  # of the constant's weight
         root = (v - products.projections.T - np.outer(left, solution.mean)) @ solution.root.T

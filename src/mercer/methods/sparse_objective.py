@@ -28,8 +28,9 @@ In the bound a row of weight ω counts as ω rows: :math:`\log|\Lambda| = \sum\o
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, lapack, solve_triangular
@@ -39,47 +40,43 @@ from mercer.engine import (
     ArrayTable,
     Executor,
     Features,
-    Pull,
+    Pass,
     Tile,
-    add_parameters,
     conditional_statistics,
-    feature_gradient,
     kernel_diagonal,
     normal_statistics,
 )
-from mercer.exceptions import NotPositiveDefiniteError
 from mercer.kernels import Kernel
+from mercer.methods.frame import projection_rounding
+from mercer.solvers.dense import MOVING_JITTERS, add_gram, least_jitter, mirror
 
 __all__ = ["Gradient", "SparseObjective"]
 
-# Shares of the mean of k(z, z) that are added in turn to a singular matrix: points may meet while they are moved.
-_JITTERS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6)
-# Largest error of |v|², as a share of k(x, x), that rounding of K_mm may cause: about eps·k·tr K_mm⁻¹.
-_ROUNDING = 1e-5
+_ROUNDING = 1e-5  # largest error of |v|², as a share of k(x, x), that rounding of K_mm may cause
 
 
-@dataclass(frozen=True)
+@dataclass
 class Gradient:
-    """Gradients of the negative objective."""
+    """Gradients of the negative objective, summed over rows."""
 
     points: FloatArray  # (m, d)
     parameters: dict[str, FloatArray]  # by log-parameters of the kernel
-    log_noise: float
+    gram: FloatArray  # Σ w v vᵀ, from which the gradient by K_mm follows
+    log_noise: float = 0.0
+
+    def merge_in_place(self, other: Gradient) -> None:
+        """Add the other's sums to one's own."""
+        self.points += other.points
+        self.parameters = _added(self.parameters, other.parameters)
+        self.gram += other.gram
+        self.log_noise += other.log_noise
 
 
 @dataclass(frozen=True)
 class SparseObjective:
-    """The objective for given rows.
+    """The objective for given rows."""
 
-    Attributes
-    ----------
-    table : ArrayTable
-        Weights are above zero.
-    kind : {"fitc", "vfe"}
-    executor : Executor
-    """
-
-    table: ArrayTable
+    table: ArrayTable  # weights are above zero
     kind: Literal["fitc", "vfe"]
     executor: Executor
 
@@ -105,23 +102,26 @@ class SparseObjective:
     def value_and_gradient(self, kernel: Kernel, points: FloatArray, noise: float) -> tuple[float, Gradient]:
         """F and its gradients; two passes over the rows."""
         state = self._evaluate(kernel, points, noise)
-        identity = np.eye(len(points))
-        inverse = np.ascontiguousarray(solve_triangular(state.lower, identity, lower=True))
-        pullback = self._pullback(state, inverse, noise)
-        sums = feature_gradient(self.table, state.features, pullback, executor=self.executor)
-        M = self.table.n_outputs * (2.0 * identity - state.B - state.B_inverse) - state.mu @ state.mu.T + sums.gram
+        features, mu, p, identity = state.features, state.mu, self.table.n_outputs, np.eye(len(points))
+        inverse = np.ascontiguousarray(solve_triangular(features.lower, identity, lower=True))
+        work: _GradientPass
+        if self.kind == "fitc":
+            work, freedom = _FitcGradient(features, noise, mu, mu.T @ inverse, state.B_inverse, inverse), 0.0
+        else:
+            work = _BoundGradient(features, noise, mu, mu.T @ inverse, p * (state.B_inverse - identity) @ inverse)
+            # ∂F/∂log λ = (np - p tr(I - B⁻¹) - Σ|e|²ω/λ)/2 - pR: all but the sum
+            freedom = self.n_rows - len(points) + float(np.trace(state.B_inverse)) - 2.0 * state.rest
+        total = self.executor.reduce(work, self.table)
+        M = p * (2.0 * identity - state.B - state.B_inverse) - mu @ mu.T + total.gram
         by_points, by_parameters = kernel.gradients(points, points, -0.5 * inverse.T @ M @ inverse)
-        gradient = Gradient(
-            points=sums.points + 2.0 * by_points,
-            parameters=add_parameters(sums.parameters, by_parameters),
-            log_noise=pullback.by_log_noise(sums.extra),
-        )
-        return state.value, gradient
+        total.points += 2.0 * by_points
+        total.parameters = _added(total.parameters, by_parameters)
+        total.log_noise += 0.5 * p * freedom
+        return state.value, total
 
     def _evaluate(self, kernel: Kernel, points: FloatArray, noise: float) -> _State:
         n_outputs, n = self.table.n_outputs, self.n_rows
-        lower = _factor(kernel(points))
-        features = Features(kernel, points, lower=lower)
+        features = Features(kernel, points, lower=_factor(kernel(points)))
         if self.kind == "fitc":
             statistics = conditional_statistics(self.table, features, noise=noise, executor=self.executor)
             sums, log_determinant, rest = statistics.normal, statistics.log_determinant, 0.0
@@ -131,53 +131,78 @@ class SparseObjective:
             prior = kernel_diagonal(self.table.rows, kernel, executor=self.executor)
             total = float(np.sum(prior) if self.table.weights is None else self.table.weights @ prior)
             rest = 0.5 * max(total / noise - float(np.trace(sums.gram)), 0.0)
-        B = np.eye(len(lower)) + sums.gram
+        B = np.eye(len(points)) + sums.gram
         factor = cho_factor(B, lower=True)
         mu = cho_solve(factor, sums.cross[:, :-1])
         log_B = 2.0 * float(np.sum(np.log(np.diagonal(factor[0]))))
         squares = float(np.trace(sums.moments[:-1, :-1]) - np.sum(sums.cross[:, :-1] * mu))
         value = 0.5 * (n_outputs * (log_B + log_determinant + n * np.log(2.0 * np.pi)) + squares) + n_outputs * rest
-        return _State(value, rest, squares, features, lower, mu, B, cho_solve(factor, np.eye(len(B))))
-
-    def _pullback(self, state: _State, inverse: FloatArray, noise: float) -> _FitcPullback | _VfePullback:
-        mu_inverse = state.mu.T @ inverse
-        if self.kind == "fitc":
-            return _FitcPullback(noise, state.mu, mu_inverse, state.B_inverse, inverse)
-        B_map = self.table.n_outputs * (state.B_inverse - np.eye(len(inverse))) @ inverse
-        # ∂F/∂log λ = (np - p tr(I - B⁻¹) - Σ|e|²ω/λ)/2 - pR
-        freedom = self.n_rows - len(state.B) + float(np.trace(state.B_inverse)) - 2.0 * state.rest
-        return _VfePullback(noise, state.mu, mu_inverse, B_map, self.table.n_outputs * freedom)
+        return _State(value, rest, squares, features, mu, B, cho_solve(factor, np.eye(len(B))))
 
 
-@dataclass(frozen=True)
-class _State:
+class _State(NamedTuple):
     value: float
     rest: float  # R for one output
     squares: float  # yᵀΣ⁻¹y, over all outputs
     features: Features
-    lower: FloatArray
     mu: FloatArray
     B: FloatArray
     B_inverse: FloatArray
 
 
-def _noises(noise: float, tile: Tile) -> FloatArray:
-    """λ/ω of the rows."""
-    return np.full(tile.n_rows, noise) if tile.weights is None else noise / tile.weights
-
-
 @dataclass(frozen=True)
-class _FitcPullback:
-    """The gradient of FITC's likelihood at a tile of rows."""
+class _GradientPass(Pass[Gradient, Gradient]):
+    """Turn a tile of features into gradients by its kernel values, and contract them with the kernel's own."""
 
+    features: Features  # whitened
     noise: float
     mu: FloatArray  # (m, p)
     mu_inverse: FloatArray  # μᵀL⁻¹
+
+    name = "gradient"
+
+    @property
+    def width(self) -> int:
+        return 4 * self.features.n_features  # a few arrays of a tile's size are alive at once
+
+    @property
+    def state_numbers(self) -> int:  # type: ignore[override]
+        return self.features.n_features**2
+
+    def prepare(self) -> None:
+        self.features.prepare()
+
+    def start(self) -> Gradient:
+        m = self.features.n_features
+        return Gradient(np.zeros(self.features.points.shape), {}, np.zeros((m, m)))
+
+    def add(self, state: Gradient, tile: Tile) -> None:
+        kernel, rows = self.features.kernel, np.asarray(tile.rows, dtype=np.float64)
+        by_kernel, by_prior = self.pull(state, self.features.tile(rows), kernel.diagonal(rows), tile)
+        by_points, by_parameters = kernel.gradients(rows, self.features.points, by_kernel)
+        state.points += by_points
+        state.parameters = _added(state.parameters, by_parameters, kernel.diagonal_gradient(rows, by_prior))
+
+    @abstractmethod
+    def pull(self, state: Gradient, V: FloatArray, prior: FloatArray, tile: Tile) -> tuple[FloatArray, FloatArray]:
+        """∂F/∂k(x_i, z_j) and ∂F/∂k(x_i, x_i), shapes (T, m) and (T,); adds to the other sums, and may spoil V."""
+
+    def noises(self, tile: Tile) -> FloatArray:
+        """λ/ω of the rows."""
+        return np.full(tile.n_rows, self.noise) if tile.weights is None else self.noise / tile.weights
+
+    def finish(self, state: Gradient) -> Gradient:
+        mirror(state.gram)
+        return state
+
+
+@dataclass(frozen=True)
+class _FitcGradient(_GradientPass):
     B_inverse: FloatArray  # (m, m)
     inverse: FloatArray  # L⁻¹
 
-    def __call__(self, V: FloatArray, prior: FloatArray, tile: Tile) -> Pull:
-        p, noises = tile.targets.shape[1], _noises(self.noise, tile)
+    def pull(self, state: Gradient, V: FloatArray, prior: FloatArray, tile: Tile) -> tuple[FloatArray, FloatArray]:
+        p, noises = tile.targets.shape[1], self.noises(tile)
         variances = noises + np.maximum(prior - _squares(V), 0.0)
         solved = V @ self.B_inverse
         errors = tile.targets - V @ self.mu
@@ -187,50 +212,46 @@ class _FitcPullback:
         solved -= twice_h[:, np.newaxis] * V
         by_kernel = solved @ self.inverse
         by_kernel -= (errors / variances[:, np.newaxis]) @ self.mu_inverse
-        return Pull(by_kernel, 0.5 * twice_h, explained, extra=0.5 * float(twice_h @ noises))
-
-    def by_log_noise(self, extra: float) -> float:
-        """∂F/∂log λ = Σ h λ/ω."""
-        return extra
+        # ∂F/∂log λ = Σ h λ/ω
+        state.log_noise += 0.5 * float(twice_h @ noises)
+        V *= np.sqrt(explained)[:, np.newaxis]
+        add_gram(state.gram, V)
+        return by_kernel, 0.5 * twice_h
 
 
 @dataclass(frozen=True)
-class _VfePullback:
-    """The gradient of the variational bound at a tile of rows."""
-
-    noise: float
-    mu: FloatArray  # (m, p)
-    mu_inverse: FloatArray  # μᵀL⁻¹
+class _BoundGradient(_GradientPass):
     B_map: FloatArray  # p (B⁻¹ - I) L⁻¹
-    freedom: float  # what ∂F/∂log λ has besides the errors, doubled
 
-    def __call__(self, V: FloatArray, prior: FloatArray, tile: Tile) -> Pull:
-        precisions = 1.0 / _noises(self.noise, tile)
+    def pull(self, state: Gradient, V: FloatArray, prior: FloatArray, tile: Tile) -> tuple[FloatArray, FloatArray]:
+        precisions = 1.0 / self.noises(tile)
         errors = tile.targets - V @ self.mu
         by_kernel = V @ self.B_map
         by_kernel -= errors @ self.mu_inverse
         by_kernel *= precisions[:, np.newaxis]
-        by_prior = 0.5 * tile.targets.shape[1] * precisions
-        return Pull(by_kernel, by_prior, extra=float(precisions @ _squares(errors)))
+        state.log_noise -= 0.5 * float(precisions @ _squares(errors))
+        return by_kernel, 0.5 * tile.targets.shape[1] * precisions
 
-    def by_log_noise(self, extra: float) -> float:
-        """∂F/∂log λ, from Σ|e|²ω/λ."""
-        return 0.5 * (self.freedom - extra)
+
+def _added(*gradients: dict[str, FloatArray]) -> dict[str, FloatArray]:
+    """Gradients summed name by name."""
+    names = dict.fromkeys(name for gradient in gradients for name in gradient)
+    return {name: np.sum([g[name] for g in gradients if name in g], axis=0) for name in names}
 
 
 def _factor(square: FloatArray) -> FloatArray:
+    """L of the points' kernel matrix, with jitter where they meet."""
     diagonal = np.diagonal(square).copy()
     if not np.any(diagonal >= np.finfo(np.float64).tiny):
         return np.asfortranarray(np.eye(len(square)))  # a function that is zero everywhere
-    for jitter in _JITTERS:
-        np.fill_diagonal(square, diagonal + jitter * np.mean(diagonal))
+
+    def factor(share: float) -> FloatArray | None:
+        np.fill_diagonal(square, diagonal + share * np.mean(diagonal))
         lower, info = lapack.dpotrf(np.asfortranarray(square), lower=1, clean=1)
-        if info == 0:
-            inverse, _ = lapack.dtrtri(lower, lower=1)
-            if np.finfo(np.float64).eps * np.max(diagonal) * np.sum(inverse**2) <= _ROUNDING:
-                return np.asfortranarray(lower)
-    msg = "the kernel matrix of the pseudo-inputs is not positive definite. Use a kernel that is."
-    raise NotPositiveDefiniteError(msg)
+        return np.asfortranarray(lower) if info == 0 and projection_rounding(lower) <= _ROUNDING else None
+
+    message = "the kernel matrix of the pseudo-inputs is not positive definite. Use a kernel that is."
+    return least_jitter(MOVING_JITTERS, factor, message)[0]
 
 
 def _squares(matrix: FloatArray) -> FloatArray:

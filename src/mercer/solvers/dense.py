@@ -4,10 +4,10 @@ SciPy's wrappers of these routines hold the lock, so that tiles would wait for e
 """
 
 import ctypes
-import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from scipy.linalg import cython_blas, cython_lapack, lapack, solve_triangular
@@ -16,7 +16,7 @@ from mercer._jit import jit
 from mercer._stored import stored
 from mercer._stored.checks import check_lower
 from mercer._typing import FloatArray, IntArray
-from mercer.exceptions import JitterWarning, NotPositiveDefiniteError
+from mercer.exceptions import JitterWarning, NotPositiveDefiniteError, warn
 
 __all__ = [
     "CholeskyFactor",
@@ -203,9 +203,19 @@ def _check_square(matrix: FloatArray, size: int) -> None:
         raise ValueError(msg)
 
 
-# Shares of the largest diagonal entry that are added, in turn, where a matrix is singular. √eps balances the error of
-# the jitter itself against the rounding that it leaves (eps/jitter); ten times the last would be regularisation.
-_JITTERS = (0.0, 1.5e-8, 1.5e-7, 1.5e-6)
+_Factor = TypeVar("_Factor")
+
+# Shares of the diagonal that are added, in turn, where a matrix is singular to rounding.
+# In a system that is solved, of the largest entry: √eps balances the error of the jitter itself against the rounding
+# that it leaves (eps/jitter); ten times the last would be regularisation.
+_SOLVING_JITTERS = (0.0, 1.5e-8, 1.5e-7, 1.5e-6)
+# In a covariance Λ of rows given a basis, of each k(x, x): first some hundred times its rounding. Λ weighs the rows and
+# does not bias the fit, so the jitter may be smaller than for a system that is solved; but not much, as rows of
+# enormous weight leave no digits of the others in the sums.
+WEIGHING_JITTERS = (0.0, 1e-10, 1e-8, 1e-6)
+# In the kernel matrix of points that are moved, of the mean of k(z, z): they may meet on the way, and the smaller the
+# jitter, the less the objective is changed where they do.
+MOVING_JITTERS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6)
 _BLOCK = 512
 _SEMIDEFINITE = 1e-5  # a remainder larger than this share of the diagonal is no rounding, not of float32 either
 
@@ -246,6 +256,21 @@ class CholeskyFactor:
         return diagonal
 
 
+def least_jitter(
+    shares: Sequence[float], factor: Callable[[float], _Factor | None], message: str
+) -> tuple[_Factor, float]:
+    """Return the factor with the least share of the diagonal added for which there is one, and that share.
+
+    ``factor`` takes a share and returns None if the matrix is still singular. If no share suffices, the message is
+    raised as a ``NotPositiveDefiniteError``.
+    """
+    for share in shares:
+        found = factor(share)
+        if found is not None:
+            return found, share
+    raise NotPositiveDefiniteError(message)
+
+
 def cholesky_in_place(
     matrix: FloatArray, *, spread: FloatArray | None = None, name: str = "the kernel matrix plus noise"
 ) -> CholeskyFactor:
@@ -273,24 +298,25 @@ def cholesky_in_place(
     if not np.all(np.isfinite(diagonal)) or np.any(diagonal < 0) or largest == 0:
         raise NotPositiveDefiniteError(_indefinite(name, diagonal))
     unit = largest * (np.ones(len(matrix)) if spread is None else spread)
-    for jitter in _JITTERS:
-        if jitter:
-            _restore(matrix, diagonal + jitter * unit)
+
+    def factor(share: float) -> FloatArray | None:
+        raised = diagonal + share * unit
+        if share:
+            _restore(matrix, raised)
         # LAPACK sees the transpose, overwrites its lower triangle, our upper one; our lower one stays as it was.
         lower, info = lapack.dpotrf(matrix.T, lower=1, clean=0, overwrite_a=1)
-        lost = len(matrix) * np.finfo(np.float64).eps * (diagonal + jitter * unit)
-        if info == 0 and np.all(np.diagonal(lower) ** 2 > lost):
-            break
-    else:
-        raise NotPositiveDefiniteError(_indefinite(name, diagonal))
-    if jitter:
-        warnings.warn(
-            f"{name} is singular to rounding; {jitter * largest:.2g} was added to its diagonal. Duplicate rows and "
+        lost = len(matrix) * np.finfo(np.float64).eps * raised
+        return lower if info == 0 and np.all(np.diagonal(lower) ** 2 > lost) else None
+
+    lower, share = least_jitter(_SOLVING_JITTERS, factor, _indefinite(name, diagonal))
+    jitter = share * largest
+    if share:
+        warn(
+            f"{name} is singular to rounding; {jitter:.2g} was added to its diagonal. Duplicate rows and "
             "smooth kernels with little or no noise cause this; a larger noise avoids it.",
             JitterWarning,
-            stacklevel=3,
         )
-    return CholeskyFactor(lower=lower, jitter=jitter * largest)
+    return CholeskyFactor(lower=lower, jitter=jitter)
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,16 @@
 """Marginal likelihoods of sparse Gaussian processes against dense algebra, and their gradients against differences."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from sklearn import config_context
 
-from mercer.engine import ArrayTable, Threads, as_rows
-from mercer.kernels import Gaussian, Linear, Matern
-from mercer.methods.sparse_objective import SparseObjective
+from mercer.engine import ArrayTable, Features, Threads, as_rows, as_table
+from mercer.kernels import Gaussian, Linear, Matern, Polynomial
+from mercer.methods.sparse_objective import SparseObjective, _added, _BoundGradient, _GradientPass
+from mercer.solvers.dense import add_gram
+from tests.doubles import GuardedRows
 
 N, NOISE, STEP = 90, 0.05, 1e-5
 KERNELS = [Gaussian([1.0, 0.7], 1.3), Matern(1.2, nu=2.5) + 0.3 * Linear(), Gaussian(0.8) * Matern(2.0, nu=1.5)]
@@ -113,3 +116,66 @@ def test_the_bound_is_below_the_exact_likelihood_and_reaches_it_with_all_rows():
     exact = 0.5 * (2 * np.linalg.slogdet(covariance)[1] + squares + 2 * N * np.log(2 * np.pi))
     assert objective.value(kernel, points, NOISE) > exact
     assert objective.value(kernel, rows, NOISE) == pytest.approx(exact, rel=1e-8)
+
+
+# ------------------------------------------------------------------- the pass that sums gradients over the rows
+
+M = 7
+TILED = [Gaussian([1.0, 0.5, 2.0], 1.3), Matern(1.2, nu=0.5) + 0.3 * Linear(), Polynomial(2) * Gaussian(2.0)]
+
+
+def features_of(kernel):
+    rng = np.random.default_rng(0)
+    rows, points = rng.normal(size=(300, 3)), rng.normal(size=(M, 3))
+    lower = np.asfortranarray(np.linalg.cholesky(kernel(points) + 1e-6 * np.eye(M)))
+    return rows, Features(kernel, points, lower=lower)
+
+
+def by_kernel_values(V, first):
+    return np.sin(V) + np.arange(first, first + len(V))[:, np.newaxis] / 300
+
+
+@dataclass(frozen=True)
+class Waves(_GradientPass):
+    def pull(self, state, V, prior, tile):
+        state.log_noise += float(np.sum(V))
+        result = by_kernel_values(V, tile.first), np.cos(prior)
+        add_gram(state.gram, V * np.abs(V[:, :1]))
+        return result
+
+
+@pytest.mark.parametrize("kernel", TILED, ids=str)
+@pytest.mark.parametrize("n_jobs", [1, 3])
+def test_tiles_add_up_to_all_rows_at_once(kernel, n_jobs):
+    rows, features = features_of(kernel)
+    V, prior = features.tile(rows), kernel.diagonal(rows)
+    guarded, nothing = GuardedRows(rows), np.empty((0, 0))
+    with config_context(working_memory=0.02):
+        sums = Threads(n_jobs).reduce(Waves(features, NOISE, nothing, nothing), as_table(guarded))
+    assert guarded.rows_read == 300  # one pass
+    assert guarded.largest_read < 150
+    by_kernel = by_kernel_values(V, 0)
+    np.testing.assert_allclose(sums.points, kernel.points_gradient(rows, features.points, by_kernel), rtol=1e-10)
+    by_parameters = kernel.parameter_gradient(rows, features.points, by_kernel)
+    expected = _added(by_parameters, kernel.diagonal_gradient(rows, np.cos(prior)))
+    assert sums.parameters.keys() == expected.keys() == kernel.get_log_parameters().keys()
+    for name, value in expected.items():
+        np.testing.assert_allclose(sums.parameters[name], value, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(sums.gram, (V * V[:, :1] ** 2).T @ V, rtol=1e-10)
+    assert sums.log_noise == pytest.approx(np.sum(V))
+
+
+def test_the_bound_needs_no_gram_matrix():
+    rows, features = features_of(Gaussian())
+    zeros, targets = np.zeros((1, M)), np.zeros((300, 1))
+    work = _BoundGradient(features, NOISE, zeros.T, zeros, np.zeros((M, M)))
+    sums = Threads(1).reduce(work, ArrayTable(as_rows(rows), targets))
+    np.testing.assert_array_equal(sums.gram, 0.0)
+    np.testing.assert_array_equal(sums.points, 0.0)
+    assert sums.log_noise == 0.0
+
+
+def test_parameters_add_by_name():
+    total = _added({"a": np.array(1.0)}, {"a": np.array(2.0), "b": np.ones(3)}, {})
+    assert total["a"] == 3.0
+    np.testing.assert_array_equal(total["b"], np.ones(3))

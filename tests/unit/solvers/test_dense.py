@@ -5,7 +5,7 @@ import pytest
 
 from mercer.exceptions import JitterWarning, NotPositiveDefiniteError
 from mercer.solvers import dense
-from mercer.solvers.dense import cholesky_in_place, pivoted_cholesky
+from mercer.solvers.dense import cholesky_in_place, least_jitter, pivoted_cholesky
 
 EPS = np.finfo(np.float64).eps
 SIZES = [1, 2, 30, 513]  # one more than the block in which matrices are walked
@@ -259,3 +259,16 @@ def test_jitter_is_spread_as_asked():
 def test_a_pivoted_factor_refuses_an_overflown_matrix():
     with pytest.raises(NotPositiveDefiniteError, match="NaN or infinity"):
         pivoted_cholesky(np.diag([1.0, np.nan]), tolerance=1e-10)
+
+
+def test_the_least_share_that_works_is_taken_and_no_other_is_tried():
+    tried = []
+
+    def factor(share):
+        tried.append(share)
+        return 0.0 if share >= 1e-8 else None  # a factor may be zero
+
+    assert least_jitter((0.0, 1e-10, 1e-8, 1e-6), factor, "singular") == (0.0, 1e-8)
+    assert tried == [0.0, 1e-10, 1e-8]
+    with pytest.raises(NotPositiveDefiniteError, match="singular"):
+        least_jitter((0.0, 1e-10), factor, "singular")

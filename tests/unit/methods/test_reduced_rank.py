@@ -3,8 +3,9 @@ import pytest
 from scipy.linalg import cholesky, solve_triangular
 from sklearn import config_context
 
-from mercer.engine import ArrayRows, Features, ResidualProducts, Threads, residual_products
+from mercer.engine import ArrayRows, ArrayTable, Features, Threads
 from mercer.kernels import Gaussian, Linear, Matern, Polynomial
+from mercer.methods.reduced_rank import _ResidualPass, _ResidualProducts
 from tests.doubles import GuardedRows
 
 M, D = 6, 2
@@ -25,7 +26,8 @@ class Problem:
     def products(self, rows=None, *, full, n_jobs=1):
         features = Features(self.kernel, self.points, self.lower)
         rows = ArrayRows(self.rows) if rows is None else rows
-        return residual_products(rows, features, self.queries, self.precisions, full=full, executor=Threads(n_jobs))
+        table = ArrayTable(rows, weights=self.precisions)
+        return Threads(n_jobs).reduce(_ResidualPass(features, self.queries, full), table)
 
     def dense(self):
         """V (n, m) and E (n, q) from their definitions."""
@@ -97,7 +99,7 @@ def test_shapes_of_few_rows_and_queries(full, n, q):
 
 
 def test_merging_adds_to_the_first_alone():
-    first, second = (ResidualProducts(np.full((2, 1), v), np.full(1, v), np.full((1, 1), v)) for v in (1.0, 2.0))
+    first, second = (_ResidualProducts(np.full((2, 1), v), np.full(1, v), np.full((1, 1), v)) for v in (1.0, 2.0))
     first.merge_in_place(second)
     for value, other in ((first.projections, second.projections), (first.sums, second.sums)):
         np.testing.assert_array_equal(value, 3.0)

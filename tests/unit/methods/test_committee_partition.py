@@ -8,7 +8,7 @@ from sklearn import config_context
 from mercer.engine import ArrayTable, Threads, as_rows
 from mercer.engine.executors.threads import MOST_ROWS
 from mercer.kernels import Gaussian, Linear, Matern
-from mercer.methods.partition import PARTITIONS, block_labels, make_blocks
+from mercer.methods.committee import PARTITIONS, block_labels, make_blocks
 from tests.doubles import GuardedRows
 
 N = 120
