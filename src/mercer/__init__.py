@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from mercer._warmup import warmup
     from mercer.compression import as_expansion, compress
     from mercer.estimators.committee_regressor import CommitteeRegressor
-    from mercer.estimators.compact_classifier import CompactClassifier
-    from mercer.estimators.compact_regressor import CompactRegressor
+    from mercer.estimators.compact import CompactClassifier, CompactRegressor
     from mercer.estimators.exact_classifier import ExactClassifier
     from mercer.estimators.exact_regressor import ExactRegressor
     from mercer.estimators.nystrom_classifier import NystromClassifier
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "CommitteeRegressor": "mercer.estimators.committee_regressor",
-    "CompactClassifier": "mercer.estimators.compact_classifier",
-    "CompactRegressor": "mercer.estimators.compact_regressor",
+    "CompactClassifier": "mercer.estimators.compact",
+    "CompactRegressor": "mercer.estimators.compact",
     "ExactClassifier": "mercer.estimators.exact_classifier",
     "ExactRegressor": "mercer.estimators.exact_regressor",
     "KernelExpansion": "mercer.model",

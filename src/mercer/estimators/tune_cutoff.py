@@ -21,7 +21,7 @@ from sklearn.utils import column_or_1d
 from mercer._typing import FloatArray, IntArray, RandomState
 from mercer._validation import check_random_state, check_table
 from mercer.engine import ArrayRows, neighbour_distance
-from mercer.estimators.compact_machine import CompactMachine
+from mercer.estimators.compact import CompactMachine
 from mercer.estimators.shell import make_executor
 from mercer.exceptions import NotPositiveDefiniteError, StarvedWarning
 from mercer.kernels import Compact, Wendland

@@ -14,9 +14,8 @@ b            ``intercept``       (p,)          ηᵀy/s
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -25,35 +24,25 @@ from mercer.engine import ArrayTable, Executor, SparseKernel, neighbour_distance
 from mercer.kernels import Compact, Wendland
 from mercer.methods.compact_system import CompactSystem, Options, least_eigenvalue
 from mercer.methods.inputs import resolve_kernel, used_rows
-from mercer.methods.lssvm import solve_lssvm
+from mercer.methods.lssvm import LssvmSolution, solve_lssvm
 from mercer.model import KernelExpansion
 
-__all__ = ["CompactFit", "fit_compact", "resolve_compact"]
-
-# From residuals (n, p) and weights to the share of its weight that each row keeps in a second fit.
-Reweight: TypeAlias = Callable[[FloatArray, FloatArray], FloatArray]
+__all__ = ["CompactFit", "fit_compact", "hampel_weights", "resolve_compact"]
 
 _SAMPLE = 256  # rows whose neighbours are counted for length_scale="auto"
 _NEIGHBOURS = 50  # that a row is to have on average with length_scale="auto"
+_HAMPEL = (2.5, 3.0)  # robust standard deviations: full weight up to the first, almost none from the second on
+_OUTLIER = 1e-4  # weight of outliers
+_NORMAL = 1.4826  # standard deviations of a normal law in a median absolute deviation
+_ROUNDING = 1e-9  # of a share of all weights
 
 
 @dataclass(frozen=True)
 class CompactFit:
-    """The model, and what it was solved with.
+    """The model, and what it was solved with; ``eta`` is in places, ``robust_weights`` one for each row of the table.
 
-    Attributes
-    ----------
-    expansion : KernelExpansion
-    sparse_kernel : SparseKernel
-    system : CompactSystem
-    eta : array (n,) or None
-        H⁻¹1, in places, with an intercept.
-    n_neighbours : array (n,)
-        Of each row, without itself.
-    min_eigenvalue : float or None
-        A bound, where the kernel does not guarantee definiteness.
-    condition : float
-    robust_weights : array (rows of the table,) or None
+    ``n_neighbours`` of a row do not count the row itself. ``min_eigenvalue`` is a bound, where the kernel does not
+    guarantee definiteness.
     """
 
     expansion: KernelExpansion
@@ -73,11 +62,11 @@ def fit_compact(
     noise: float,
     intercept: bool,
     options: Options,
-    reweight: Reweight | None,
+    robust: bool,
     rng: np.random.Generator,
     executor: Executor,
 ) -> CompactFit:
-    """Fit all rows of positive weight; ``reweight`` asks for a second fit with other weights."""
+    """Fit all rows of positive weight; ``robust`` fits a second time, with Hampel's weights."""
     index = used_rows(table, noise)
     points = table.rows.take(index).astype(np.float64, copy=False)
     sparse_kernel = SparseKernel(kernel, points, table.dtype)
@@ -90,13 +79,14 @@ def fit_compact(
     smallest = float(np.min(noise / weights))
     min_eigenvalue = None if guaranteed else least_eigenvalue(gram, smallest, rng, executor)
 
-    def solved(weights: FloatArray) -> tuple[CompactSystem, Any]:
+    def solved(weights: FloatArray) -> tuple[CompactSystem, LssvmSolution]:
         system = CompactSystem(sparse_kernel, gram, noise / weights, options)
         return system, solve_lssvm(lambda right: system.solve(right, executor), targets, weights, intercept=intercept)
 
     (system, solution), robust_weights = solved(weights), None
-    if reweight is not None:
-        shares = reweight(solution.coefficients * system.diagonal[:, np.newaxis], weights)
+    if robust:
+        # y - f(x) = λα/ω
+        shares = hampel_weights(solution.coefficients * system.diagonal[:, np.newaxis], weights)
         system, solution = solved(weights * shares)
         robust_weights = np.zeros(table.n_rows)
         robust_weights[index[order]] = shares
@@ -136,3 +126,25 @@ def resolve_compact(
         )
     resolved: Compact = resolve_kernel(kernel, table, random_state)
     return resolved
+
+
+def hampel_weights(residuals: FloatArray, weights: FloatArray) -> FloatArray:
+    """Weights of rows by their residuals (n, p): 1 up to 2.5 robust standard deviations, falling to 1e-4 at 3.
+
+    Of several outputs the one that is farthest out decides.
+    """
+    middle = [_median(column, weights) for column in residuals.T]
+    scale = [_NORMAL * _median(np.abs(column - m), weights) for column, m in zip(residuals.T, middle, strict=True)]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(np.array(scale) > 0, np.abs(residuals) / scale, 0.0)  # no spread: no outliers
+    first, last = _HAMPEL
+    worst = np.max(ratio, axis=1)
+    return np.asarray(np.clip((last - worst) / (last - first), _OUTLIER, 1.0))
+
+
+def _median(values: FloatArray, weights: FloatArray) -> float:
+    """Median of rows that count by their weights: a row of weight 2 is the row twice."""
+    order = np.argsort(values, kind="stable")
+    values, shares = values[order], np.cumsum(weights[order]) / np.sum(weights)
+    below, above = np.searchsorted(shares, [0.5 * (1.0 - _ROUNDING), 0.5 * (1.0 + _ROUNDING)])
+    return float(values[below] + values[min(int(above), len(values) - 1)]) / 2
