@@ -22,7 +22,7 @@ from mercer.engine import Executor, Sequence, SparseGram, SparseKernel, availabl
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.solvers.conjugate_gradient import conjugate_gradient
 from mercer.solvers.dense import pivoted_cholesky
-from mercer.solvers.lanczos import extreme_eigenvalues, smallest_eigenvalue, stochastic_log_determinant
+from mercer.solvers.lanczos import extreme_eigenvalues, stochastic_log_determinant
 from mercer.solvers.preconditioners import NystromPreconditioner
 from mercer.solvers.sparse_cholesky import SparseFactor, sparse_cholesky
 from mercer.solvers.sparse_preconditioners import Incomplete, Jacobi
@@ -234,10 +234,10 @@ def least_eigenvalue(gram: SparseGram, noise: float, rng: np.random.Generator, e
     """Bound the least eigenvalue of K from below; raise if K + λI is not safely positive definite."""
     scale = min(noise, 0.1 * float(np.max(gram.values, initial=0.0)))
     max_iter = max(_DEFINITE_STEPS, int(_DEFINITE_WORK / max(1, gram.nnz)))
-    found = smallest_eigenvalue(
+    found = extreme_eigenvalues(
         lambda vectors: gram.times(vectors, executor=executor), gram.n_points,
         tol=_TOLERANCE, min_iter=_LEAST_STEPS, max_iter=min(max_iter, _MOST_DEFINITE_STEPS), rng=rng, scale=scale,
-    )  # fmt: skip
+    ).smallest  # fmt: skip
     # A residual tells that some eigenvalue is that close, and may be smaller than its distance from the least: what is
     # subtracted is the tolerance, which is larger.
     bound = min(found.bound, found.value - _TOLERANCE * max(abs(found.value), scale))

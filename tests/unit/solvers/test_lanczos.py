@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from scipy.sparse import diags_array, eye_array, kron
 
 from mercer.exceptions import NotPositiveDefiniteError
-from mercer.solvers.lanczos import extreme_eigenvalues, smallest_eigenvalue, stochastic_log_determinant
+from mercer.solvers.lanczos import extreme_eigenvalues, stochastic_log_determinant
 
 
 def symmetric(eigenvalues, seed=0):
@@ -17,6 +17,10 @@ def symmetric(eigenvalues, seed=0):
 
 def generator(seed=0):
     return np.random.default_rng(seed)
+
+
+def smallest_eigenvalue(*args, **options):
+    return extreme_eigenvalues(*args, **options).smallest
 
 
 SPECTRA = {
@@ -54,18 +58,13 @@ def test_any_symmetric_matrix(n, seed):
     assert truth[-1] + 1e-12 * np.max(np.abs(truth)) >= both.largest.value
 
 
-def test_both_ends_and_the_condition_number():
+def test_both_ends():
     matrix = symmetric(np.geomspace(0.1, 100.0, 150))
     both = extreme_eigenvalues(lambda x: matrix @ x, 150, tol=1e-8, max_iter=1000, rng=generator())
     assert both.smallest.converged
     assert both.largest.converged
-    assert both.condition == pytest.approx(1e3, rel=1e-6)
+    assert both.largest.value / both.smallest.value == pytest.approx(1e3, rel=1e-6)
     assert both.largest.value <= 100.0 * (1 + 1e-13) <= both.largest.bound * (1 + 2e-13)
-
-
-def test_an_indefinite_matrix_has_no_condition_number():
-    matrix = symmetric(np.linspace(-1.0, 1.0, 20))
-    assert extreme_eigenvalues(lambda x: matrix @ x, 20, tol=1e-6, max_iter=50, rng=generator()).condition == np.inf
 
 
 def test_many_more_steps_than_orthogonality_lasts():
