@@ -236,7 +236,8 @@ class _Search:
     def __init__(self, task: _Task, start: Trial, max_trials: int, verbose: int) -> None:
         self._task, self._max_trials, self._verbose = task, max_trials, verbose
         self.trials: list[Trial] = []
-        self.best, self._losses = start, np.empty(0)
+        self.best = start
+        self._losses: FloatArray = np.empty(0)
 
     def check(self) -> None:
         """Raise if no trial was accepted."""

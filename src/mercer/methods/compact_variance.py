@@ -5,8 +5,9 @@ The last term is there with an intercept only.
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,6 @@ from mercer.engine import ArrayTable, Executor, RowPass, Rows, Sequence, SparseK
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.kernels import Compact
 from mercer.methods.compact_system import CompactSystem
-from mercer.solvers.sparse_cholesky import SparseFactor
 
 __all__ = ["CompactVariance"]
 
@@ -28,16 +28,7 @@ _COLUMNS = 32  # right-hand sides of conjugate gradients at a time
 
 @dataclass(frozen=True)
 class CompactVariance:
-    """What the error bars are computed from.
-
-    Attributes
-    ----------
-    kernel : Compact
-    sparse_kernel : SparseKernel
-    system : CompactSystem
-    eta : array (n,) or None
-        H⁻¹1, with an intercept.
-    """
+    """What the error bars are computed from; ``eta`` (n,) is H⁻¹1, with an intercept."""
 
     kernel: Compact
     sparse_kernel: SparseKernel
@@ -46,14 +37,14 @@ class CompactVariance:
 
     def variances(self, rows: Rows, executor: Executor) -> FloatArray:
         """Variance of the function at the rows, shape (n,)."""
-        work: _Reduction
+        quadratic: Callable[[Any], FloatArray]
         if self.system.factor is not None:
-            work = _ByFactor(self.sparse_kernel, self.eta, self.system.factor)
-            result = executor.map(work, ArrayTable(rows))
+            quadratic, rows_at_once = self.system.factor.half_norms, _TILE
         else:  # one tile after the other: the products themselves use all workers
-            work = _ByGradients(self.sparse_kernel, self.eta, self.system, executor)
-            result = Sequence().map(work, ArrayTable(rows))
-        return self._not_negative(float(self.kernel.amplitude) + result)
+            quadratic, rows_at_once = partial(_by_gradients, self.system, executor), _COLUMNS
+            executor = Sequence()
+        work = _Reduction(self.sparse_kernel, self.eta, quadratic, rows_at_once)
+        return self._not_negative(float(self.kernel.amplitude) + executor.map(work, ArrayTable(rows)))
 
     def covariance(self, rows: Rows, executor: Executor) -> FloatArray:
         """Covariance of the function between the rows, shape (n, n)."""
@@ -88,10 +79,12 @@ class CompactVariance:
 
 @dataclass(frozen=True)
 class _Reduction(RowPass):
-    """What the data take from the prior variance, kᵀH⁻¹k, and what an intercept adds to it."""
+    """What the data take from the prior variance, kᵀH⁻¹k of sparse rows k (q, n), and what an intercept adds to it."""
 
     kernel: SparseKernel
     eta: FloatArray | None
+    quadratic: Callable[[Any], FloatArray]
+    rows_at_once: int
 
     name, shape = "rows", ()
     width = 1024  # a solution for each row
@@ -102,30 +95,9 @@ class _Reduction(RowPass):
         if self.eta is not None:
             out += (1.0 - values @ self.eta) ** 2 / np.sum(self.eta)
 
-    @abstractmethod
-    def quadratic(self, values: Any) -> FloatArray:
-        """kᵀH⁻¹k of sparse rows k (q, n)."""
 
-
-@dataclass(frozen=True)
-class _ByFactor(_Reduction):
-    factor: SparseFactor
-
-    rows_at_once = _TILE
-
-    def quadratic(self, values: Any) -> FloatArray:
-        return self.factor.half_norms(values)
-
-
-@dataclass(frozen=True)
-class _ByGradients(_Reduction):
-    system: CompactSystem
-    executor: Executor
-
-    rows_at_once = _COLUMNS
-
-    def quadratic(self, values: Any) -> FloatArray:
-        return np.asarray(values.multiply(self.system.solve(_columns(values), self.executor).T).sum(axis=1))
+def _by_gradients(system: CompactSystem, executor: Executor, values: Any) -> FloatArray:
+    return np.asarray(values.multiply(system.solve(_columns(values), executor).T).sum(axis=1))
 
 
 def _columns(values: Any) -> FloatArray:
