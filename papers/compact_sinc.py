@@ -116,7 +116,10 @@ def sinc(sizes: SincSizes) -> Sinc:
         "inputs": _sinc(X + NOISE * rng.normal(size=shape)),
     }
     sparse_model = CompactRegressor(compact(SIGMA), noise=1 / GAMMA, random_state=0)
-    models = {"RBF": ExactRegressor(gaussian(SIGMA), noise=1 / GAMMA, intercept=True), "CS-RBF": sparse_model}
+    models: dict[str, Any] = {
+        "RBF": ExactRegressor(gaussian(SIGMA), noise=1 / GAMMA, intercept=True),
+        "CS-RBF": sparse_model,
+    }
     spreads = {}
     for name, model in models.items():
         estimates = np.asarray(model.fit(X, np.column_stack([drawn[reading] for reading in READINGS])).predict(X))

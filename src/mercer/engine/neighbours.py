@@ -90,10 +90,8 @@ class Neighbours:
     ----------
     counts : array (q,)
         How many each row has.
-    index : array (sum of counts,)
-        Places of the neighbours, ascending in each row.
-    squares : array (sum of counts,)
-        Squared distances, in units of the radius.
+    index, squares : arrays (sum of counts,)
+        Places of the neighbours, ascending in each row, and squared distances, in units of the radius.
     n_looked_at : int
         How many points were looked at.
     """
@@ -102,6 +100,11 @@ class Neighbours:
     index: IntArray
     squares: FloatArray
     n_looked_at: int
+
+    @property
+    def starts(self) -> IntArray:
+        """Where the neighbours of each row begin, and the last end, shape (q + 1,)."""
+        return np.concatenate([[0], np.cumsum(self.counts)])
 
 
 @stored
@@ -139,19 +142,14 @@ class Grid:
         cell = _cell_numbers(along, shape, low, side)
         self.order = np.lexsort((along[:, -1], cell))
         starts = np.searchsorted(cell[self.order], np.arange(np.prod(shape) + 1)).astype(np.intp)
-        self.cells = Cells(
-            points.take(self.order, axis=0).take(self._columns, axis=1), np.ascontiguousarray(along[self.order]),
-            starts, shape, low, side, reach,
-        )  # fmt: skip
-        self._all_pairs: AllPairs | None = None
-        self.share_looked_at = self._tried() if n_points >= _MANY else 0.0
-        self._choose()
-
-    def _choose(self) -> None:
-        """Take all distances where the cells tell too few points apart."""
-        if self.share_looked_at > _CROWDED:
-            all_pairs = AllPairs(self.cells.points)
-            self._all_pairs = all_pairs if all_pairs.is_sharp else None
+        placed = points.take(self.order, axis=0).take(self._columns, axis=1)
+        self.cells = Cells(placed, np.ascontiguousarray(along[self.order]), starts, shape, low, side, reach)
+        self.share_looked_at = 0.0
+        if n_points >= _MANY:
+            places = np.unique(np.linspace(0, n_points - 1, _TRIED).astype(np.intp))
+            tried = self._find(self.points[places], self.cells.along[places], tiled=False)
+            self.share_looked_at = tried.n_looked_at / (len(places) * n_points)
+        self.rebuild_stored()
 
     def check_stored(self) -> None:
         """Refuse axes and an order that do not fit the points."""
@@ -164,9 +162,10 @@ class Grid:
         need(np.all(np.abs(self._centre) <= _FARTHEST), "the centre of a grid is too far away.")
 
     def rebuild_stored(self) -> None:
-        """Set what follows from the points."""
-        self.n_features, self._all_pairs = len(self._columns), None
-        self._choose()
+        """Set what follows from the points: all distances are taken where the cells tell too few points apart."""
+        self.n_features = len(self._columns)
+        all_pairs = AllPairs(self.points) if self.share_looked_at > _CROWDED else None
+        self._all_pairs = all_pairs if all_pairs is not None and all_pairs.is_sharp else None
 
     @property
     def is_tiled(self) -> bool:
@@ -192,31 +191,24 @@ class Grid:
 
     def at(self, places: IntArray) -> Neighbours:
         """Points at a distance below 1 of those in some places."""
-        return self._find(self.cells.points[places], self.cells.along[places])
+        return self._find(self.points[places], self.cells.along[places])
 
     def among(self, start: int, stop: int, *, tiled: bool | None = None) -> Neighbours:
         """Points at a distance below 1 of those in places start to stop: themselves, and those that follow.
 
         So of all pairs each is found once. ``tiled`` overrides the choice between cells and all distances.
         """
-        return self._find(self.cells.points[start:stop], self.cells.along[start:stop], start, tiled)
+        return self._find(self.points[start:stop], self.cells.along[start:stop], start, tiled)
 
-    def _find(
-        self, rows: FloatArray, along: FloatArray, first: int | None = None, tiled: bool | None = None
-    ) -> Neighbours:
+    def _find(self, rows: FloatArray, along: FloatArray, own: int = -1, tiled: bool | None = None) -> Neighbours:
         counts = np.empty(len(rows), dtype=np.intp)
         if self.is_tiled if tiled is None else tiled:
-            all_pairs = self._all_pairs or AllPairs(self.cells.points)
-            index, squares = all_pairs.find(rows, counts, first)
+            all_pairs = self._all_pairs or AllPairs(self.points)
+            index, squares = all_pairs.find(rows, counts, own)
             looked_at = len(rows) * len(self.order)
         else:
-            index, squares, looked_at = _search(self.cells, rows, along, counts, -1 if first is None else first)
-        return Neighbours(counts, index, squares, int(looked_at))
-
-    def _tried(self) -> float:
-        n_points = len(self.order)
-        places = np.unique(np.linspace(0, n_points - 1, _TRIED).astype(np.intp))
-        return self.at(places).n_looked_at / (len(places) * n_points)
+            index, squares, looked_at = _search(self.cells, rows, along, counts, own)
+        return Neighbours(counts, index, squares, looked_at)
 
 
 def _principal_axes(sample: FloatArray) -> tuple[FloatArray, IntArray]:
@@ -270,16 +262,10 @@ def _search(
     progress, window = np.zeros(4, dtype=np.int64), np.zeros((2, 3), dtype=np.int64)
     # Compiled code makes no arrays, which takes long to compile: it comes back when these are full.
     while _search_rows(cells, rows, along, (counts, index, squares), (progress, *window), own):
-        found, size = progress[1], 2 * progress[3]
-        index, squares = _longer(index, found, size), _longer(squares, found, size)
+        index.resize(2 * progress[3], refcheck=False)
+        squares.resize(2 * progress[3], refcheck=False)
     found = progress[1]
     return index[:found].copy(), squares[:found].copy(), int(progress[2])
-
-
-def _longer(array: Any, used: int, size: int) -> Any:
-    longer = np.empty(size, dtype=array.dtype)
-    longer[:used] = array[:used]
-    return longer
 
 
 @jit
