@@ -16,10 +16,10 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.sparse import csc_array, csr_array
 
-from mercer._jit import jit, jit_inner
+from mercer._jit import jit
 from mercer._stored import stored
 from mercer._stored.checks import check_unit_lower
-from mercer._typing import FloatArray, IntArray
+from mercer._typing import FloatArray
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.solvers.sparse_cholesky import solve_in_place
 
@@ -78,20 +78,11 @@ class Incomplete:
         Symmetric positive definite, both triangles stored.
     drop_tol : float
         Entries with :math:`|a_{ij}| \leq \mathrm{drop\_tol}\,\sqrt{a_{ii}a_{jj}}` are left out, 0 for none.
-
-    Attributes
-    ----------
-    lower : csc_array (n, n)
-        L, unit lower triangular, indices sorted.
-    pivots : array (n,)
-        The diagonal of D, positive.
-    shift : float
-        τ.
     """
 
-    lower: csc_array
-    pivots: FloatArray
-    shift: float
+    lower: csc_array  # L, unit lower triangular, indices sorted
+    pivots: FloatArray  # the diagonal of D, positive
+    shift: float  # τ
 
     def __init__(self, matrix: csr_array, drop_tol: float = 1e-3) -> None:
         diagonal = np.asarray(matrix.diagonal(), dtype=np.float64)
@@ -99,11 +90,9 @@ class Incomplete:
         if not np.all(np.isfinite(matrix.data)):  # no shift would help, and the search for one not end
             raise NotPositiveDefiniteError("the sparse matrix contains NaN or infinity: scale its rows.")
         lower = _lower_triangle(matrix, diagonal, drop_tol)
-        given, self.pivots, self.shift = lower.data.copy(), np.empty(len(diagonal)), 0.0
-        buffer = np.zeros(len(diagonal))
-        while not _factor(
-            (lower.indptr, lower.indices, given), (1.0 + self.shift) * diagonal, lower.data, self.pivots, buffer
-        ):
+        self.pivots, self.shift, work = np.empty(len(diagonal)), 0.0, np.zeros(len(diagonal))
+        given = (lower.indptr, lower.indices, lower.data.copy())
+        while not _factor(given, (1.0 + self.shift) * diagonal, lower.data, self.pivots, work):
             self.shift = 2 * self.shift or _FIRST_SHIFT
         self.lower = lower.tocsc()  # sorted, in linear time
 
@@ -189,29 +178,22 @@ def _lower_triangle(matrix: csr_array, diagonal: FloatArray, drop_tol: float) ->
 def _factor(given: Any, diagonal: FloatArray, values: FloatArray, pivots: FloatArray, work: FloatArray) -> bool:
     """Fill values with L and pivots with D, row by row; False as soon as a pivot is lost. work is zero in between."""
     pointers, columns, entries = given
-    sound = True
     for i in range(len(diagonal)):
         start, last = pointers[i], pointers[i + 1] - 1
         pivot = diagonal[i]
         for q in range(start, last):
             k = columns[q]
             # u_ik = a_ik - Σ_j u_ij l_kj, l_ik = u_ik / d_k, d_i = a_ii - Σ_k u_ik l_ik
-            u = entries[q] - _sparse_dot(values, columns, pointers[k], pointers[k + 1] - 1, work)
+            dot = 0.0
+            for e in range(pointers[k], pointers[k + 1] - 1):
+                dot += values[e] * work[columns[e]]
+            u = entries[q] - dot
             work[k] = u
             values[q] = u / pivots[k]
             pivot -= u * values[q]
         for q in range(start, last):
             work[columns[q]] = 0.0
         values[last], pivots[i] = 1.0, pivot
-        sound = pivot > _LEAST_PIVOT * diagonal[i]
-        if not sound:
-            break
-    return sound
-
-
-@jit_inner
-def _sparse_dot(values: FloatArray, columns: IntArray, start: Any, stop: Any, dense: FloatArray) -> Any:
-    total = 0.0
-    for q in range(start, stop):
-        total += values[q] * dense[columns[q]]
-    return total
+        if not pivot > _LEAST_PIVOT * diagonal[i]:
+            return False
+    return True

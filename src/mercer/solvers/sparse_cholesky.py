@@ -9,7 +9,7 @@ plain arrays, which can be pickled, shared by threads, and take 12 bytes per ent
 =========  ===========  ==========================================================================
 symbol     code         meaning
 =========  ===========  ==========================================================================
-P          order        row k of the permuted matrix is row order[k] of H; rank is its inverse
+P          order        PHPᵀ = H[order][:, order]; rank is the inverse permutation
 L          lower        by columns, sorted: the unit diagonal is the first entry of each
 D          pivots       positive, or there is no factor
 parent     parent       of a column in the elimination tree, -1 at a root
@@ -50,26 +50,12 @@ _WIDTH = 4  # rows that half_norms solves for at once: they share the reading of
 @stored
 @dataclass(frozen=True)
 class SparseFactor:
-    """PHPᵀ = LDLᵀ, with L sparse.
+    """PHPᵀ = LDLᵀ; ``fill_in`` has the entries of L for each entry of H's lower triangle, diagonals included."""
 
-    Attributes
-    ----------
-    lower : csc_array (n, n)
-        L, unit lower triangular, indices sorted.
-    pivots : array (n,)
-        The diagonal of D.
-    order : array (n,)
-        The permutation: P H Pᵀ = H[order][:, order].
-    parent : array (n,)
-        The elimination tree.
-    fill_in : float
-        Entries of L for each entry of the lower triangle of H, diagonals included.
-    """
-
-    lower: csc_array
-    pivots: FloatArray
-    order: IntArray
-    parent: IntArray
+    lower: csc_array  # (n, n)
+    pivots: FloatArray  # (n,)
+    order: IntArray  # (n,)
+    parent: IntArray  # (n,)
     fill_in: float
 
     def check_stored(self) -> None:
@@ -105,14 +91,6 @@ class SparseFactor:
 
         Only columns of L that the row reaches in the elimination tree are touched. Compiled, without the GIL, with
         buffers of its own, 8·4·n bytes: callers may give parts of the rows to different threads.
-
-        Parameters
-        ----------
-        rows : csr_array (q, n)
-
-        Returns
-        -------
-        array (q,)
         """
         n, norms = len(self.pivots), np.zeros(rows.shape[0])
         rank = inverse(self.order)
