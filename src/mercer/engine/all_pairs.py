@@ -45,10 +45,7 @@ class AllPairs:
         return bool(self._error < _LARGEST_ERROR)
 
     def find(self, rows: FloatArray, counts: IntArray, own: int = -1) -> tuple[IntArray, FloatArray]:
-        """Numbers of the points at a distance below 1 of each row, and their squared distances; fill in the counts.
-
-        If own is not negative, row i is the point own + i, and those before it are left out.
-        """
+        """Fill in the counts; return numbers of the points within 1 of each row, and their squared distances."""
         counts[...] = 0
         indices: list[IntArray] = [np.empty(0, dtype=np.int32)]
         squares: list[FloatArray] = [np.empty(0)]

@@ -147,8 +147,8 @@ class Grid:
         self.share_looked_at = 0.0
         if n_points >= _MANY:
             places = np.unique(np.linspace(0, n_points - 1, _TRIED).astype(np.intp))
-            tried = self._find(self.points[places], self.cells.along[places], tiled=False)
-            self.share_looked_at = tried.n_looked_at / (len(places) * n_points)
+            self._all_pairs = None
+            self.share_looked_at = self.at(places).n_looked_at / (len(places) * n_points)
         self.rebuild_stored()
 
     def check_stored(self) -> None:
@@ -193,22 +193,20 @@ class Grid:
         """Points at a distance below 1 of those in some places."""
         return self._find(self.points[places], self.cells.along[places])
 
-    def among(self, start: int, stop: int, *, tiled: bool | None = None) -> Neighbours:
+    def among(self, start: int, stop: int) -> Neighbours:
         """Points at a distance below 1 of those in places start to stop: themselves, and those that follow.
 
-        So of all pairs each is found once. ``tiled`` overrides the choice between cells and all distances.
+        So of all pairs each is found once.
         """
-        return self._find(self.points[start:stop], self.cells.along[start:stop], start, tiled)
+        return self._find(self.points[start:stop], self.cells.along[start:stop], start)
 
-    def _find(self, rows: FloatArray, along: FloatArray, own: int = -1, tiled: bool | None = None) -> Neighbours:
+    def _find(self, rows: FloatArray, along: FloatArray, own: int = -1) -> Neighbours:
+        """If own is not negative, row i is the point in place own + i, and those before it are left out."""
         counts = np.empty(len(rows), dtype=np.intp)
-        if self.is_tiled if tiled is None else tiled:
-            all_pairs = self._all_pairs or AllPairs(self.points)
-            index, squares = all_pairs.find(rows, counts, own)
-            looked_at = len(rows) * len(self.order)
-        else:
-            index, squares, looked_at = _search(self.cells, rows, along, counts, own)
-        return Neighbours(counts, index, squares, looked_at)
+        if self._all_pairs is not None:
+            index, squares = self._all_pairs.find(rows, counts, own)
+            return Neighbours(counts, index, squares, len(rows) * len(self.order))
+        return Neighbours(counts, *_search(self.cells, rows, along, counts, own))
 
 
 def _principal_axes(sample: FloatArray) -> tuple[FloatArray, IntArray]:
@@ -254,10 +252,7 @@ def _cell_numbers(along: FloatArray, shape: IntArray, low: FloatArray, side: Flo
 def _search(
     cells: Cells, rows: FloatArray, along: FloatArray, counts: IntArray, own: int
 ) -> tuple[IntArray, FloatArray, int]:
-    """Fill in the counts; return the places of neighbours, their squared distances, and how many were looked at.
-
-    If own is not negative, row i is the point in place own + i, and those before it are left out.
-    """
+    """Fill in the counts; return the places of neighbours, their squared distances, and how many were looked at."""
     index, squares = np.empty(16 * len(rows) + 16, dtype=np.int32), np.empty(16 * len(rows) + 16)
     progress, window = np.zeros(4, dtype=np.int64), np.zeros((2, 3), dtype=np.int64)
     # Compiled code makes no arrays, which takes long to compile: it comes back when these are full.

@@ -153,7 +153,7 @@ class CompactSystem:
             apply, self.gram.n_points, tol=_TOLERANCE, max_iter=_SPECTRUM_STEPS, rng=rng, scale=noise
         )
         # The largest eigenvalue is found at once, the least slowly and from above: noise bounds it from below.
-        return found.largest.value / (noise + least if noise + least > 0 else found.smallest.value)
+        return found.largest / (noise + least if noise + least > 0 else found.smallest)
 
     @property
     def _prior(self) -> float:
@@ -227,10 +227,10 @@ def least_eigenvalue(gram: SparseGram, noise: float, rng: np.random.Generator, e
         max_iter=min(affordable, _MOST_DEFINITE_STEPS),
         rng=rng,
         scale=scale,
-    ).smallest
+    )
     # A residual tells that some eigenvalue is that close, and may be smaller than its distance from the least: what is
     # subtracted is the tolerance, which is larger.
-    bound = min(found.bound, found.value - _TOLERANCE * max(abs(found.value), scale))
+    bound = min(found.bound, found.smallest - _TOLERANCE * max(abs(found.smallest), scale))
     if not bound > -_SAFE * noise:
         state = "is" if found.converged else "could only be bounded by"
         msg = (

@@ -19,16 +19,15 @@ Appl. 38 (2017).
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from scipy.linalg import eigh_tridiagonal
+from scipy.linalg import eigh_tridiagonal, eigvalsh_tridiagonal
 
 from mercer._typing import AnyArray, FloatArray
 from mercer.exceptions import NotPositiveDefiniteError
 
-__all__ = ["EigenvalueBound", "ExtremeEigenvalues", "extreme_eigenvalues", "stochastic_log_determinant"]
+__all__ = ["ExtremeEigenvalues", "extreme_eigenvalues", "stochastic_log_determinant"]
 
 Operator = Callable[[FloatArray], FloatArray]
 Random: TypeAlias = np.random.Generator | np.random.RandomState
@@ -38,34 +37,26 @@ _CHECK_EVERY = 10  # steps, or a twentieth of those made: the tridiagonal proble
 _ROUNDING = 8 * float(np.finfo(np.float64).eps)
 
 
-@dataclass(frozen=True)
-class EigenvalueBound:
-    """An extreme eigenvalue between two numbers.
+class ExtremeEigenvalues(NamedTuple):
+    """Both ends of a spectrum, from one run; the smallest decides when it stops.
 
     Attributes
     ----------
-    value : float
-        The Ritz value: the smallest eigenvalue is at most this, the largest at least.
+    smallest, largest : float
+        Ritz values: the smallest eigenvalue is at most the first, the largest at least the second.
     bound : float
-        The value moved outwards by the residual norm of its Ritz vector. An eigenvalue lies between the two; it is the
-        extreme one unless the random start had (almost) no component along the extreme eigenvector.
+        The smallest Ritz value, less the residual norm of its Ritz vector. An eigenvalue lies between the two; it is
+        the smallest unless the random start had (almost) no component along its eigenvector.
     iterations : int
     converged : bool
         Whether the residual norm came below the tolerance, or nothing was left to look at.
     """
 
-    value: float
+    smallest: float
     bound: float
+    largest: float
     iterations: int
     converged: bool
-
-
-@dataclass(frozen=True)
-class ExtremeEigenvalues:
-    """Both ends of a spectrum, from one run; only the smallest decides when it stops."""
-
-    smallest: EigenvalueBound
-    largest: EigenvalueBound
 
 
 def extreme_eigenvalues(
@@ -95,7 +86,7 @@ def extreme_eigenvalues(
     >>> import numpy as np
     >>> eigenvalues = np.linspace(1.0, 4.0, 50)[:, np.newaxis]
     >>> both = extreme_eigenvalues(lambda x: eigenvalues * x, 50, tol=1e-8, max_iter=100, rng=np.random.default_rng(0))
-    >>> both.smallest.converged, round(both.smallest.value, 6), round(both.largest.value, 6)
+    >>> both.converged, round(both.smallest, 6), round(both.largest, 6)
     (True, 1.0, 4.0)
     """
     if n < 1 or max_iter < 1:
@@ -105,12 +96,11 @@ def extreme_eigenvalues(
     for k, (alpha, beta, invariant) in enumerate(_lanczos(apply, start / np.linalg.norm(start), max_iter)):
         diagonal[k], beside[k], exhausted = alpha[0], beta[0], bool(invariant[0])
         if not np.isfinite(beside[k]):
-            nothing = (EigenvalueBound(np.nan, end, k + 1, False) for end in (-np.inf, np.inf))
-            return ExtremeEigenvalues(*nothing)
+            return ExtremeEigenvalues(np.nan, -np.inf, np.nan, k + 1, converged=False)
         if exhausted or k + 1 >= check or k + 1 == max_iter:
             check = k + 1 + max(_CHECK_EVERY, (k + 1) // 20)
             found = _ritz(diagonal[: k + 1], beside[: k + 1], tol=tol, scale=scale or 0.0, exhausted=exhausted)
-            if exhausted or (found.smallest.converged and k + 1 >= min_iter):
+            if exhausted or (found.converged and k + 1 >= min_iter):
                 break
     return found
 
@@ -179,13 +169,11 @@ def _lanczos(apply: Operator, q: FloatArray, n_steps: int) -> Iterator[tuple[Flo
 
 
 def _ritz(diagonal: FloatArray, beside: FloatArray, *, tol: float, scale: float, exhausted: bool) -> ExtremeEigenvalues:
-    """Both extreme Ritz values with their residual norms."""
+    """Both extreme Ritz values, and the residual norm of the smallest."""
     k = len(diagonal)
-    pairs = [eigh_tridiagonal(diagonal, beside[:-1], select="i", select_range=(end, end)) for end in (0, k - 1)]
-    rounding = _ROUNDING * max(abs(float(values[0])) for values, _ in pairs)
-    bounds = []
-    for (values, vectors), outwards in zip(pairs, (-1.0, 1.0), strict=True):
-        value, residual = float(values[0]), float(abs(beside[-1] * vectors[-1, 0]))
-        converged = exhausted or residual <= tol * max(abs(value), scale)
-        bounds.append(EigenvalueBound(value, value + outwards * (residual + rounding), k, converged))
-    return ExtremeEigenvalues(*bounds)
+    values, vectors = eigh_tridiagonal(diagonal, beside[:-1], select="i", select_range=(0, 0))
+    smallest, residual = float(values[0]), float(abs(beside[-1] * vectors[-1, 0]))
+    largest = float(eigvalsh_tridiagonal(diagonal, beside[:-1], select="i", select_range=(k - 1, k - 1))[0])
+    bound = smallest - residual - _ROUNDING * max(abs(smallest), abs(largest))
+    converged = exhausted or residual <= tol * max(abs(smallest), scale)
+    return ExtremeEigenvalues(smallest, bound, largest, k, converged)
