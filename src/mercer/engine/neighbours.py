@@ -39,30 +39,15 @@ _CROWDED = 0.08  # share of all points that rows look at, beyond which all dista
 
 @stored
 class Cells(NamedTuple):
-    """Points in the order of their cells, and where each cell begins.
+    """Points in the order of their cells, and where each cell begins."""
 
-    Attributes
-    ----------
-    points : array (n, d)
-        In units of the radius; coordinates of large spread first.
-    along : array (n, g + 1)
-        Projections: on the axes of the grid, and on the one that sorts a cell.
-    starts : array (cells + 1,)
-    shape : array (3,)
-        Number of cells along each axis; 1 for axes that are not used.
-    low, side : arrays (3,)
-        Where the grid begins, and how long its cells are.
-    reach : float
-        1, and a little more for rounding of projections.
-    """
-
-    points: FloatArray
-    along: FloatArray
-    starts: IntArray
-    shape: IntArray
-    low: FloatArray
-    side: FloatArray
-    reach: float
+    points: FloatArray  # (n, d), in units of the radius; coordinates of large spread first
+    along: FloatArray  # (n, g + 1), projections on the axes of the grid, and on the one that sorts a cell
+    starts: IntArray  # (cells + 1,)
+    shape: IntArray  # (3,), number of cells along each axis; 1 for axes that are not used
+    low: FloatArray  # (3,), where the grid begins
+    side: FloatArray  # (3,), how long its cells are
+    reach: float  # 1, and a little more for rounding of projections
 
     def check_stored(self) -> None:
         """Refuse cells that compiled loops cannot walk along."""
@@ -84,22 +69,12 @@ class Cells(NamedTuple):
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Neighbours of q rows, one row after the other.
+    """Neighbours of q rows, one row after the other."""
 
-    Attributes
-    ----------
-    counts : array (q,)
-        How many each row has.
-    index, squares : arrays (sum of counts,)
-        Places of the neighbours, ascending in each row, and squared distances, in units of the radius.
-    n_looked_at : int
-        How many points were looked at.
-    """
-
-    counts: IntArray
-    index: IntArray
-    squares: FloatArray
-    n_looked_at: int
+    counts: IntArray  # (q,), how many each row has
+    index: IntArray  # places of the neighbours, ascending in each row
+    squares: FloatArray  # squared distances, in units of the radius
+    n_looked_at: int  # how many points were looked at
 
     @property
     def starts(self) -> IntArray:
@@ -109,21 +84,11 @@ class Neighbours:
 
 @stored
 class Grid:
-    """Points (n, d), in units of the radius, in the order of their cells.
+    """Points (n, d), in units of the radius, in the order of their cells; time to build n log n + n·d, memory n·d."""
 
-    Time to build n log n + n·d, memory n·d.
-
-    Attributes
-    ----------
-    order : array (n,)
-        Row number of the point in each place.
-    share_looked_at : float
-        How many of all points a row looks at in the cells around it, by some rows; not tried for few points.
-    """
-
-    order: IntArray
+    order: IntArray  # (n,), row number of the point in each place
     cells: Cells
-    share_looked_at: float
+    share_looked_at: float  # of all points, by a row in the cells around it: an average of some rows; 0 for few points
     _centre: FloatArray
     _axes: FloatArray
     _columns: IntArray

@@ -153,7 +153,7 @@ class CompactRegressor(CompactMachine, KernelRegressor, BaseEstimator):
     noise : float, default=0.1
         λ, added to the diagonal of the kernel matrix.
     intercept : bool, default=True
-        Whether to add a constant b that is not penalised, as the LS-SVM does.
+        As in ``NystromRegressor``; the LS-SVM has one.
     solver : {"auto", "cholesky", "cg"}, default="auto"
         "auto" factors the matrix where the factor is small, and uses conjugate gradients elsewhere.
     ordering : {"amd", "colamd", "rcm", "natural"}, default="amd"

@@ -39,20 +39,16 @@ _ROUNDING = 1e-9  # of a share of all weights
 
 @dataclass(frozen=True)
 class CompactFit:
-    """The model, and what it was solved with; ``eta`` is in places, ``robust_weights`` one for each row of the table.
-
-    ``n_neighbours`` of a row do not count the row itself. ``min_eigenvalue`` is a bound, where the kernel does not
-    guarantee definiteness.
-    """
+    """The model, and what it was solved with."""
 
     expansion: KernelExpansion
     sparse_kernel: SparseKernel
     system: CompactSystem
-    eta: FloatArray | None
-    n_neighbours: IntArray
-    min_eigenvalue: float | None
+    eta: FloatArray | None  # H⁻¹1, in places, with an intercept
+    n_neighbours: IntArray  # of each row, without itself
+    min_eigenvalue: float | None  # a bound, where the kernel does not guarantee definiteness
     condition: float
-    robust_weights: FloatArray | None
+    robust_weights: FloatArray | None  # one for each row of the table
 
 
 def fit_compact(

@@ -62,19 +62,12 @@ class Options:
 
 @stored
 class CompactSystem:
-    """H = K + λW⁻¹, factored or not.
-
-    Attributes
-    ----------
-    factor : SparseFactor or None
-    n_iter : int
-        Iterations of the last solution; 1 with a factor.
-    """
+    """H = K + λW⁻¹, factored or not."""
 
     gram: SparseGram
-    diagonal: FloatArray
+    diagonal: FloatArray  # (n,), of λW⁻¹
     options: Options
-    n_iter: int
+    n_iter: int  # of the last solution; 1 with a factor
     factor: SparseFactor | None
     _precondition: Preconditioner | None
 

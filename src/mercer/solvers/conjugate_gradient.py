@@ -15,22 +15,12 @@ Operator = Callable[[FloatArray], FloatArray]
 
 @dataclass(frozen=True)
 class IterativeSolution:
-    """What an iterative solver found, and whether to believe it.
+    """What an iterative solver found, and whether to believe it."""
 
-    Attributes
-    ----------
-    value : array (n, p)
-    converged : bool
-        Whether every relative residual is at most the tolerance.
-    iterations : int
-    residual : float
-        The largest relative residual |b - Hx|/|b|, computed from the solution itself at the end, not by the recurrence.
-    """
-
-    value: FloatArray
-    converged: bool
+    value: FloatArray  # (n, p)
+    converged: bool  # every relative residual is at most the tolerance
     iterations: int
-    residual: float
+    residual: float  # the largest |b - Hx|/|b|, computed from the solution at the end, not by the recurrence
 
 
 def conjugate_gradient(

@@ -40,23 +40,15 @@ _ROUNDING = 8 * float(np.finfo(np.float64).eps)
 class ExtremeEigenvalues(NamedTuple):
     """Both ends of a spectrum, from one run; the smallest decides when it stops.
 
-    Attributes
-    ----------
-    smallest, largest : float
-        Ritz values: the smallest eigenvalue is at most the first, the largest at least the second.
-    bound : float
-        The smallest Ritz value, less the residual norm of its Ritz vector. An eigenvalue lies between the two; it is
-        the smallest unless the random start had (almost) no component along its eigenvector.
-    iterations : int
-    converged : bool
-        Whether the residual norm came below the tolerance, or nothing was left to look at.
+    An eigenvalue lies between ``bound`` and ``smallest``; it is the smallest of all unless the random start had
+    (almost) no component along its eigenvector.
     """
 
-    smallest: float
-    bound: float
-    largest: float
+    smallest: float  # a Ritz value: the smallest eigenvalue is at most this
+    bound: float  # the same, less the residual norm of its Ritz vector
+    largest: float  # a Ritz value: the largest eigenvalue is at least this
     iterations: int
-    converged: bool
+    converged: bool  # the residual norm came below the tolerance, or nothing was left to look at
 
 
 def extreme_eigenvalues(
