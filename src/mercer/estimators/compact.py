@@ -19,9 +19,8 @@ from mercer.estimators.regression import KernelRegressor, Targets
 from mercer.estimators.shell import all_or_nothing, make_executor, read_table
 from mercer.exceptions import StarvedWarning
 from mercer.kernels import Compact
-from mercer.methods.compact import fit_compact, resolve_compact
+from mercer.methods.compact import CompactVariance, fit_compact, resolve_compact
 from mercer.methods.compact_system import CompactSystem, Options
-from mercer.methods.compact_variance import CompactVariance
 from mercer.model import KernelExpansion, as_dtype
 
 __all__ = ["CompactClassifier", "CompactMachine", "CompactRegressor"]

@@ -39,26 +39,16 @@ _LOOSE = 1e-3  # relative residual that is enough to compare errors
 class Trial:
     """A choice, and what came of it.
 
-    Attributes
-    ----------
-    scales : array (d,)
-        The metric: features are divided by these.
-    n_neighbours : float
-        On average within the cut-off.
-    noise : float
-    error : float
-        On the rows held out: share of wrong classes, or mean squared error in variances of y; infinite if refused.
-    seconds : float
-    n_rows : int
-        Rows that were learned.
+    The error is that on the rows held out: the share of wrong classes, or the mean squared error in variances of y;
+    infinite if the choice was refused.
     """
 
-    scales: FloatArray
-    n_neighbours: float
+    scales: FloatArray  # (d,), the metric: features are divided by these
+    n_neighbours: float  # on average within the cut-off
     noise: float
     error: float = np.inf
     seconds: float = 0.0
-    n_rows: int = 0
+    n_rows: int = 0  # that were learned
 
 
 Move: TypeAlias = Callable[[Trial], Trial]
@@ -66,20 +56,11 @@ Move: TypeAlias = Callable[[Trial], Trial]
 
 @dataclass(frozen=True)
 class CutoffSearch:
-    """What ``tune_cutoff`` has found.
-
-    Attributes
-    ----------
-    model : CompactRegressor or CompactClassifier
-        Not fitted, with the kernel and the noise that were chosen, for all rows.
-    best : Trial
-    trials : list of Trial
-        In their order.
-    """
+    """What ``tune_cutoff`` has found: the model, not fitted, has the chosen kernel and noise, for all rows."""
 
     model: Any
     best: Trial
-    trials: list[Trial]
+    trials: list[Trial]  # in their order
 
 
 def tune_cutoff(

@@ -32,7 +32,6 @@ __all__ = ["CompactSystem", "Options", "least_eigenvalue"]
 _PART = 4096  # rows from whose factor the size of the whole is guessed
 _SLACK = 3.0  # by which that guess may be wrong
 _FACTORED = 10_000_000  # non-zeros of the factor up to which it is made: seconds, and 120 megabytes
-_MOST_COUNTED = 2**31  # entries of a factor: SuperLU has no indices for more
 _COARSE = 500  # points of the coarse level of the preconditioner
 _RANK_TOLERANCE = 1e-10
 _PROBES, _STEPS, _MOST_STEPS = 16, 60, 960  # of the stochastic log-determinant
@@ -43,6 +42,7 @@ _LEAST_STEPS, _DEFINITE_STEPS, _MOST_DEFINITE_STEPS = 50, 400, 4000  # until the
 _DEFINITE_WORK = 1e9  # multiplications that may go into it: more steps for small matrices
 _MANY_STEPS = 150  # of conjugate gradients, beyond which an incomplete factor is worth its making
 _BYTES_FOR_INCOMPLETE = 60  # per entry of the matrix, while an incomplete factor is made
+_BYTES_OF_FACTOR = 12  # per entry; entries are not counted beyond what memory could hold
 _BYTES_WHILE_FACTORING = 48  # per entry of the factor: an index, a number, and what SuperLU needs besides
 
 Preconditioner: TypeAlias = Incomplete | Jacobi | Unchanged | NystromPreconditioner
@@ -158,12 +158,13 @@ class CompactSystem:
         choose = self.options.solver == "auto"
         if self.options.solver == "cg" or (choose and self._fills_up()):
             return None
-        matrix = self.gram.plus_diagonal(self.diagonal)
+        matrix, available = self.gram.plus_diagonal(self.diagonal), available_memory()
         permutation = ordering_permutation(matrix, self.options.ordering)
-        n_entries = count_fill(matrix, permutation, _FACTORED if choose else _MOST_COUNTED)
+        countable = 2**62 if available is None else available // _BYTES_OF_FACTOR
+        n_entries = count_fill(matrix, permutation, most=_FACTORED if choose else countable)
         if choose and n_entries > _FACTORED:
             return None
-        needed, available = _BYTES_WHILE_FACTORING * n_entries, available_memory()
+        needed = _BYTES_WHILE_FACTORING * n_entries
         if available is not None and needed > available:
             msg = (
                 f"the factor of the kernel matrix would have at least {n_entries:.2g} entries, and need "
@@ -251,8 +252,8 @@ def _two_level(kernel: SparseKernel, diagonal: FloatArray, prior: float) -> Nyst
     half = solve_triangular(lower, inner, lower=True)
     gram = solve_triangular(lower, half.T, lower=True)
     return NystromPreconditioner(
-        lambda vectors: columns @ vectors,
-        lambda vectors: columns.T @ vectors,
+        times=lambda vectors: columns @ vectors,
+        transposed_times=lambda vectors: columns.T @ vectors,
         lower=lower,
         gram=gram,
         noise=noise,

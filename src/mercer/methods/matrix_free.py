@@ -49,8 +49,8 @@ def solve_matrix_free(
     basis, lower = points[chosen[factor.order]], factor.lower
     table = ArrayTable(rows, weights=weights)
     precondition = NystromPreconditioner(
-        lambda vectors: kernel_times(rows, kernel, basis, vectors, executor=executor),
-        lambda vectors: transposed_times(rows, kernel, basis, vectors, executor=executor),
+        times=lambda vectors: kernel_times(rows, kernel, basis, vectors, executor=executor),
+        transposed_times=lambda vectors: transposed_times(rows, kernel, basis, vectors, executor=executor),
         lower=lower,
         gram=normal_statistics(table, Features(kernel, basis, lower=lower), executor=executor).gram,
         noise=noise,

@@ -10,6 +10,7 @@ T. A. Manteuffel, An incomplete factorization technique for positive definite li
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -107,49 +108,36 @@ class Incomplete:
         return x
 
 
+@dataclass(frozen=True, kw_only=True)
 class NystromPreconditioner:
     r"""The inverse of :math:`\Lambda + VV^\top`, a low-rank matrix plus diagonal noise.
 
     Here :math:`V = K_{nr}L^{-\top}`, :math:`K_{rr} = LL^\top` and :math:`\Lambda = \lambda W^{-1}`. By the Woodbury
     formula it is :math:`\Lambda^{-1} - \Lambda^{-1}V(\lambda I + V^\top W V)^{-1}V^\top W`.
-
-    Parameters
-    ----------
-    times, transposed_times : callables
-        s (r, p) ↦ K_nr s (n, p), and b (n, p) ↦ K_rn b (r, p).
-    lower : array (r, r)
-        L.
-    gram : array (r, r)
-        VᵀWV.
-    noise : float
-        λ > 0.
-    weights : array (n,)
-        The diagonal of W.
     """
 
-    def __init__(
-        self,
-        times: Operator,
-        transposed_times: Operator,
-        *,
-        lower: FloatArray,
-        gram: FloatArray,
-        noise: float,
-        weights: FloatArray,
-    ) -> None:
-        self._times, self._transposed_times, self._lower = times, transposed_times, lower
-        self._noise, self._weights = noise, weights[:, np.newaxis]
-        self._inner = cho_factor(gram + noise * np.eye(len(gram)), lower=True, check_finite=False)
+    times: Operator  # s (r, p) ↦ K_nr s (n, p)
+    transposed_times: Operator  # b (n, p) ↦ K_rn b (r, p)
+    lower: FloatArray  # L (r, r)
+    gram: FloatArray  # VᵀWV (r, r)
+    noise: float  # λ > 0
+    weights: FloatArray  # (n,), the diagonal of W
+
+    @cached_property
+    def _inner(self) -> Any:
+        """The factor of λI + VᵀWV."""
+        return cho_factor(self.gram + self.noise * np.eye(len(self.gram)), lower=True, check_finite=False)
 
     def __call__(self, right: FloatArray) -> FloatArray:
         """Apply the inverse to each column."""
-        weighted = self._weights * right
+        weights = self.weights[:, np.newaxis]
+        weighted = weights * right
         # t = (λI + VᵀWV)⁻¹ VᵀW b
-        reduced = solve_triangular(self._lower, self._transposed_times(weighted), lower=True, check_finite=False)
+        reduced = solve_triangular(self.lower, self.transposed_times(weighted), lower=True, check_finite=False)
         inner = cho_solve(self._inner, reduced, check_finite=False)
-        unwhitened = solve_triangular(self._lower, inner, lower=True, trans="T", check_finite=False)
+        unwhitened = solve_triangular(self.lower, inner, lower=True, trans="T", check_finite=False)
         # (W b - W V t)/λ
-        return np.asarray((weighted - self._weights * self._times(unwhitened)) / self._noise)
+        return np.asarray((weighted - weights * self.times(unwhitened)) / self.noise)
 
 
 def _check_diagonal(diagonal: FloatArray) -> None:

@@ -177,7 +177,12 @@ def build(n=30, r=5, noise=0.3, weighted=True, seed=0):
     weights = rng.uniform(0.2, 3.0, size=n) if weighted else np.ones(n)
     gram = v.T @ (weights[:, np.newaxis] * v)
     preconditioner = NystromPreconditioner(
-        lambda s: k @ s, lambda b: k.T @ b, lower=lower, gram=gram, noise=noise, weights=weights
+        times=lambda s: k @ s,
+        transposed_times=lambda b: k.T @ b,
+        lower=lower,
+        gram=gram,
+        noise=noise,
+        weights=weights,
     )
     return preconditioner, v @ v.T + np.diag(noise / weights)
 
@@ -220,7 +225,12 @@ def test_the_low_rank_factor_is_applied_once_each_way():
         return v.T @ vectors
 
     preconditioner = NystromPreconditioner(
-        features, transposed, lower=np.eye(5), gram=v.T @ v, noise=0.1, weights=np.ones(30)
+        times=features,
+        transposed_times=transposed,
+        lower=np.eye(5),
+        gram=v.T @ v,
+        noise=0.1,
+        weights=np.ones(30),
     )
     assert counts == {"features": 0, "transposed": 0}
     preconditioner(np.ones((30, 4)))
