@@ -77,7 +77,7 @@ class SparseGram:
         pieces = max(1, min(_PIECES, self.n_points, self.nnz * vectors.shape[1] // _PIECE))
         bounds = np.searchsorted(self.starts, np.linspace(0, self.nnz, pieces + 1))
         bounds[0], bounds[-1] = 0, self.n_points
-        return executor.map(_GramTimes(self, np.ascontiguousarray(vectors)), Spans(bounds.tolist()))
+        return executor.map(_GramTimes(np.ascontiguousarray(vectors), self), Spans(bounds.tolist()))
 
     def first(self, size: int) -> Any:
         """The kernel matrix of the points in the first places, as SciPy has it."""
@@ -193,7 +193,7 @@ class SparseKernel:
 
     def times(self, rows: Rows, vectors: FloatArray, *, executor: Executor) -> FloatArray:
         """k(rows, points) v for vectors (n, p) in places, shape (q, p)."""
-        return executor.map(_CrossTimes(self, np.ascontiguousarray(vectors)), ArrayTable(rows))
+        return executor.map(_CrossTimes(np.ascontiguousarray(vectors), self), ArrayTable(rows))
 
     def times_tile(self, rows: FloatArray, vectors: FloatArray, out: FloatArray) -> None:
         """Fill ``out`` with the product for a few rows."""
@@ -235,35 +235,36 @@ class _UpperTriangle(Pass[list[_Piece | None], list[_Piece | None]]):
 
 
 @dataclass(frozen=True)
-class _CrossTimes(RowPass):
-    """k(rows, points) v."""
+class _Times(RowPass):
+    """A product with vectors (n, p)."""
 
-    kernel: SparseKernel
     vectors: FloatArray
-
-    name, rows_at_once = "rows", _CHUNK
-    width = 512  # neighbours, and what is looked at to find them
 
     @property
     def shape(self) -> tuple[int, ...]:
         return self.vectors.shape[1:]
+
+
+@dataclass(frozen=True)
+class _CrossTimes(_Times):
+    """k(rows, points) v."""
+
+    kernel: SparseKernel
+
+    name, rows_at_once = "rows", _CHUNK
+    width = 512  # neighbours, and what is looked at to find them
 
     def apply(self, tile: Tile, out: AnyArray) -> None:
         self.kernel.times_tile(tile.rows, self.vectors, out)
 
 
 @dataclass(frozen=True)
-class _GramTimes(RowPass):
+class _GramTimes(_Times):
     """K v of a stored matrix."""
 
     gram: SparseGram
-    vectors: FloatArray
 
     name, width = "sparse product", 1
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.vectors.shape[1:]
 
     def apply(self, tile: Tile, out: AnyArray) -> None:
         starts = self.gram.starts[tile.first : tile.first + tile.n_rows + 1]

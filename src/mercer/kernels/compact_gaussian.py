@@ -45,8 +45,7 @@ class CompactGaussian(Compact):
     Parameters
     ----------
     length_scale : float, array of one per feature, "median" or "auto", default=1.0
-        ℓ. ``"median"`` takes the median distance between rows when the model is fitted; ``"auto"``, of estimators on
-        sparse matrices, one for which rows have 50 neighbours on average.
+        ℓ, with names as in ``Wendland``.
     cutoff : float, optional
         Distance, in the units of the features, from which on the kernel is zero: θ = cutoff/ℓ, with the geometric mean
         of several length scales. By default θ = 3√2, three times σ = √2 ℓ, whatever ℓ is.

@@ -22,16 +22,7 @@ from typing import Any
 import numpy as np
 
 from mercer._typing import AnyArray, FloatArray, IntArray
-from mercer.engine import (
-    ArrayTable,
-    Executor,
-    RowPass,
-    Rows,
-    Sequence,
-    SparseKernel,
-    Tile,
-    neighbour_distance,
-)
+from mercer.engine import ArrayTable, Executor, RowPass, Rows, Sequence, SparseKernel, Tile, neighbour_distance
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.kernels import Compact, Wendland
 from mercer.methods.compact_system import CompactSystem, Options, least_eigenvalue

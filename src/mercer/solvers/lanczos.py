@@ -52,7 +52,7 @@ class ExtremeEigenvalues(NamedTuple):
 
 
 def extreme_eigenvalues(
-    apply: Operator, n: int, *, tol: float, max_iter: int, rng: Random, scale: float | None = None, min_iter: int = 1
+    apply: Operator, n: int, *, tol: float, max_iter: int, rng: Random, scale: float = 0.0, min_iter: int = 1
 ) -> ExtremeEigenvalues:
     """Bound the smallest and the largest eigenvalue of a symmetric matrix, given by its products.
 
@@ -68,8 +68,8 @@ def extreme_eigenvalues(
     max_iter : int
         At least 1.
     rng : Generator or RandomState
-    scale : float or None
-        What the eigenvalue is to be compared with, for example the noise; None: its own size.
+    scale : float
+        What the eigenvalue is to be compared with besides its own size, for example the noise.
     min_iter : int
         Steps at the least: a residual can be small before an eigenvalue at the end of the spectrum has been seen.
 
@@ -91,7 +91,7 @@ def extreme_eigenvalues(
             return ExtremeEigenvalues(np.nan, -np.inf, np.nan, k + 1, converged=False)
         if exhausted or k + 1 >= check or k + 1 == max_iter:
             check = k + 1 + max(_CHECK_EVERY, (k + 1) // 20)
-            found = _ritz(diagonal[: k + 1], beside[: k + 1], tol=tol, scale=scale or 0.0, exhausted=exhausted)
+            found = _ritz(diagonal[: k + 1], beside[: k + 1], tol=tol, scale=scale, exhausted=exhausted)
             if exhausted or (found.converged and k + 1 >= min_iter):
                 break
     return found

@@ -87,7 +87,7 @@ def test_a_scale_allows_an_earlier_end():
     run = lambda scale: extreme_eigenvalues(  # noqa: E731
         lambda x: matrix @ x, 300, tol=0.01, max_iter=2000, rng=generator(), scale=scale
     )
-    assert run(1.0).iterations < run(None).iterations
+    assert run(1.0).iterations < run(0.0).iterations
     assert run(1.0).converged
 
 
