@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from mercer._typing import FloatArray
 from mercer.engine import SparseGram, Threads
-from mercer.estimators.compact_regressor import CompactRegressor
+from mercer.estimators.compact import CompactRegressor
 from mercer.estimators.exact_regressor import ExactRegressor
 from mercer.kernels import CompactGaussian, Gaussian
 from mercer.reports.table import format_table

@@ -109,10 +109,10 @@ class Grid:
         starts = np.searchsorted(cell[self.order], np.arange(np.prod(shape) + 1)).astype(np.intp)
         placed = points.take(self.order, axis=0).take(self._columns, axis=1)
         self.cells = Cells(placed, np.ascontiguousarray(along[self.order]), starts, shape, low, side, reach)
+        self._all_pairs: AllPairs | None = None
         self.share_looked_at = 0.0
         if n_points >= _MANY:
             places = np.unique(np.linspace(0, n_points - 1, _TRIED).astype(np.intp))
-            self._all_pairs = None
             self.share_looked_at = self.at(places).n_looked_at / (len(places) * n_points)
         self.rebuild_stored()
 
