@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from scipy.linalg import eigh_tridiagonal, eigvalsh_tridiagonal
+from scipy.linalg import eigh_tridiagonal
 
 from mercer._typing import AnyArray, FloatArray
 from mercer.exceptions import NotPositiveDefiniteError
@@ -149,9 +149,9 @@ def _lanczos(apply: Operator, q: FloatArray, n_steps: int) -> Iterator[tuple[Flo
     before, beta, largest = np.zeros_like(q), np.zeros(p), np.zeros(p)
     for _ in range(n_steps):
         product = apply(q) - beta * before
-        alpha = np.einsum("ij,ij->j", q, product)
+        alpha = _dots(q, product)
         product -= alpha * q
-        beta = np.sqrt(np.einsum("ij,ij->j", product, product))
+        beta = np.sqrt(_dots(product, product))
         largest = np.maximum(largest, np.abs(alpha) + beta)
         # β ≈ 0: the space is invariant. One eigenvector for each eigenvalue is in it, by the random start.
         invariant = beta <= np.sqrt(n) * _ROUNDING * largest
@@ -160,12 +160,19 @@ def _lanczos(apply: Operator, q: FloatArray, n_steps: int) -> Iterator[tuple[Flo
         before, q = q, product / np.where(invariant, np.inf, beta)
 
 
+def _dots(left: FloatArray, right: FloatArray) -> FloatArray:
+    """Inner products of the columns; of a single one by BLAS."""
+    if left.shape[1] == 1:
+        return np.array([left[:, 0] @ right[:, 0]])
+    return np.asarray(np.einsum("ij,ij->j", left, right))
+
+
 def _ritz(diagonal: FloatArray, beside: FloatArray, *, tol: float, scale: float, exhausted: bool) -> ExtremeEigenvalues:
     """Both extreme Ritz values, and the residual norm of the smallest."""
     k = len(diagonal)
     values, vectors = eigh_tridiagonal(diagonal, beside[:-1], select="i", select_range=(0, 0))
     smallest, residual = float(values[0]), float(abs(beside[-1] * vectors[-1, 0]))
-    largest = float(eigvalsh_tridiagonal(diagonal, beside[:-1], select="i", select_range=(k - 1, k - 1))[0])
+    largest = float(eigh_tridiagonal(diagonal, beside[:-1], select="i", select_range=(k - 1, k - 1))[0][0])
     bound = smallest - residual - _ROUNDING * max(abs(smallest), abs(largest))
     converged = exhausted or residual <= tol * max(abs(smallest), scale)
     return ExtremeEigenvalues(smallest, bound, largest, k, converged)
