@@ -8,7 +8,7 @@ import numpy as np
 
 from mercer._typing import FloatArray
 from mercer.datasets import load_boston
-from mercer.estimators.compact_regressor import CompactRegressor
+from mercer.estimators.compact import CompactRegressor
 from mercer.estimators.exact import ExactRegressor
 from mercer.reports.table import format_table
 from papers.compact_sinc import COMPARABLE, compact, gaussian

@@ -11,7 +11,7 @@ import numpy as np
 
 from mercer._typing import FloatArray
 from mercer.datasets import load_laser
-from mercer.estimators.compact_regressor import CompactRegressor
+from mercer.estimators.compact import CompactRegressor
 from mercer.estimators.exact import ExactRegressor
 from mercer.exceptions import NotPositiveDefiniteError, StarvedWarning
 from mercer.kernels import Compact, Wendland

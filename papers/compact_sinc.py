@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from mercer._typing import FloatArray
 from mercer.engine import SparseGram, Threads
-from mercer.estimators.compact_regressor import CompactRegressor
+from mercer.estimators.compact import CompactRegressor
 from mercer.estimators.exact import ExactRegressor
 from mercer.kernels import CompactGaussian, Gaussian
 from mercer.reports.table import format_table
@@ -116,7 +116,10 @@ def sinc(sizes: SincSizes) -> Sinc:
         "inputs": _sinc(X + NOISE * rng.normal(size=shape)),
     }
     sparse_model = CompactRegressor(compact(SIGMA), noise=1 / GAMMA, random_state=0)
-    models = {"RBF": ExactRegressor(gaussian(SIGMA), noise=1 / GAMMA, intercept=True), "CS-RBF": sparse_model}
+    models: dict[str, Any] = {
+        "RBF": ExactRegressor(gaussian(SIGMA), noise=1 / GAMMA, intercept=True),
+        "CS-RBF": sparse_model,
+    }
     spreads = {}
     for name, model in models.items():
         estimates = np.asarray(model.fit(X, np.column_stack([drawn[reading] for reading in READINGS])).predict(X))

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from mercer._warmup import warmup
     from mercer.compression import as_expansion, compress
     from mercer.estimators.committee_regressor import CommitteeRegressor
-    from mercer.estimators.compact_classifier import CompactClassifier
-    from mercer.estimators.compact_regressor import CompactRegressor
+    from mercer.estimators.compact import CompactClassifier, CompactRegressor
     from mercer.estimators.exact import ExactClassifier, ExactRegressor
     from mercer.estimators.nystrom import NystromClassifier, NystromRegressor
     from mercer.estimators.online_classifier import OnlineClassifier
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "CommitteeRegressor": "mercer.estimators.committee_regressor",
-    "CompactClassifier": "mercer.estimators.compact_classifier",
-    "CompactRegressor": "mercer.estimators.compact_regressor",
+    "CompactClassifier": "mercer.estimators.compact",
+    "CompactRegressor": "mercer.estimators.compact",
     "ExactClassifier": "mercer.estimators.exact",
     "ExactRegressor": "mercer.estimators.exact",
     "KernelExpansion": "mercer.model",

@@ -44,25 +44,19 @@ class AllPairs:
         """Whether rounding leaves few pairs undecided, as it does unless points are many radii from each other."""
         return bool(self._error < _LARGEST_ERROR)
 
-    def find(self, rows: FloatArray, counts: IntArray, first: int | None = None) -> tuple[IntArray, FloatArray]:
-        """Numbers of the points at a distance below 1 of each row, and their squared distances; fill in the counts.
-
-        With ``first`` the rows are the points from that number on, and of each pair only one is wanted: points that
-        precede the row are left out.
-        """
-        parts = []
+    def find(self, rows: FloatArray, counts: IntArray, own: int = -1) -> tuple[IntArray, FloatArray]:
+        """Fill in the counts; return numbers of the points within 1 of each row, and their squared distances."""
+        counts[...] = 0
+        indices: list[IntArray] = [np.empty(0, dtype=np.int32)]
+        squares: list[FloatArray] = [np.empty(0)]
         for start in range(0, len(rows), _ROWS):
-            block, own = slice(start, start + _ROWS), None if first is None else first + start
-            row, index = self._candidates(rows[block], own or 0)
-            squares = np.empty(len(index))
-            counts[block] = 0
-            n_found = _judge(
-                self._points, rows[block], (row, index, squares), counts[block], -1 if own is None else own
-            )
-            parts.append((index[:n_found], squares[:n_found]))
-        if not parts:
-            return np.empty(0, dtype=np.int32), np.empty(0)
-        return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+            block, first = rows[start : start + _ROWS], own + start if own >= 0 else -1
+            row, index = self._candidates(block, max(first, 0))
+            found = np.empty(len(index))
+            n_found = _judge(self._points, block, (row, index, found), counts[start : start + _ROWS], first)
+            indices.append(index[:n_found])
+            squares.append(found[:n_found])
+        return np.concatenate(indices), np.concatenate(squares)
 
     def _candidates(self, rows: FloatArray, first: int) -> tuple[IntArray, IntArray]:
         """Pairs that may be near, by rows: numbers of the row, and of the point, from the first on."""

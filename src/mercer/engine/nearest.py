@@ -1,8 +1,9 @@
-"""Which of a few points is nearest to each row, and which row to each point."""
+"""Which of a few points is nearest to each row, which row to each point, and how far neighbours are."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,17 +18,23 @@ _FAR = 1e150  # squares of it are numbers
 
 
 @dataclass(frozen=True)
-class _Metric:
-    """Points (m, d) less their centre, in units of a scale."""
+class _FromPoints:
+    """A pass over rows and points (m, d), both less the centre of the points and in units of a scale."""
 
-    centre: FloatArray
-    scale: Any
     points: FloatArray
+    scale: Any
 
-    @classmethod
-    def of(cls, points: FloatArray, scale: Any) -> _Metric:
-        centre = np.median(points, axis=0)  # exact for a constant column, however large
-        return cls(centre, scale, (points - centre) / scale)
+    @cached_property
+    def centre(self) -> FloatArray:
+        return np.asarray(np.median(self.points, axis=0))  # exact for a constant column, however large
+
+    @cached_property
+    def scaled_points(self) -> FloatArray:
+        return self.scaled(self.points)
+
+    @cached_property
+    def squares(self) -> FloatArray:
+        return _squares(self.scaled_points)
 
     @property
     def width(self) -> int:
@@ -37,20 +44,16 @@ class _Metric:
         return np.asarray((rows - self.centre) / self.scale)
 
 
-@dataclass(frozen=True)
-class _NearestPoint(RowPass):
-    metric: _Metric
-    halves: FloatArray  # |z|²/2
+def _squares(rows: FloatArray) -> FloatArray:
+    return np.asarray(np.einsum("ij,ij->i", rows, rows))
 
+
+class _NearestPoint(_FromPoints, RowPass):
     name, dtype, shape = "nearest points", np.intp, ()
-
-    @property
-    def width(self) -> int:
-        return self.metric.width
 
     def apply(self, tile: Tile, out: AnyArray) -> None:
         # argmin |x - z|² = argmin |z|²/2 - x·z
-        np.argmin(self.halves - self.metric.scaled(tile.rows) @ self.metric.points.T, axis=1, out=out)
+        np.argmin(self.squares / 2 - self.scaled(tile.rows) @ self.scaled_points.T, axis=1, out=out)
 
 
 def nearest_points(rows: Rows, points: FloatArray, scale: Any = 1.0, *, executor: Executor) -> IntArray:
@@ -58,9 +61,7 @@ def nearest_points(rows: Rows, points: FloatArray, scale: Any = 1.0, *, executor
 
     Cost: n·m·d operations, memory of a tile per worker.
     """
-    metric = _Metric.of(points, scale)
-    halves = np.einsum("ij,ij->i", metric.points, metric.points) / 2
-    return executor.map(_NearestPoint(metric, halves), ArrayTable(rows))
+    return executor.map(_NearestPoint(points, scale), ArrayTable(rows))
 
 
 @dataclass
@@ -75,23 +76,16 @@ class _Nearest:
         self.distances[closer], self.index[closer] = other.distances[closer], other.index[closer]
 
 
-@dataclass(frozen=True)
-class _NearestRow(Pass[_Nearest, IntArray]):
-    metric: _Metric
-
+class _NearestRow(_FromPoints, Pass[_Nearest, IntArray]):
     name = "nearest rows"
 
-    @property
-    def width(self) -> int:
-        return self.metric.width
-
     def start(self) -> _Nearest:
-        number = len(self.metric.points)
+        number = len(self.points)
         return _Nearest(np.full(number, np.inf), np.zeros(number, dtype=np.intp))
 
     def add(self, state: _Nearest, tile: Tile) -> None:
-        x = self.metric.scaled(tile.rows)
-        distances = np.einsum("ij,ij->i", x, x)[:, np.newaxis] / 2 - x @ self.metric.points.T
+        x = self.scaled(tile.rows)
+        distances = _squares(x)[:, np.newaxis] / 2 - x @ self.scaled_points.T
         if tile.weights is not None:
             distances[tile.weights <= 0] = np.inf
         best = np.argmin(distances, axis=0)
@@ -105,7 +99,7 @@ def nearest_rows(
     rows: Rows, points: FloatArray, scale: Any = 1.0, *, weights: FloatArray | None = None, executor: Executor
 ) -> IntArray:
     """Number of the nearest row (of positive weight) to each point, shape (m,), by distances of x/scale."""
-    return executor.reduce(_NearestRow(_Metric.of(points, scale)), ArrayTable(rows, weights=weights))
+    return executor.reduce(_NearestRow(points, scale), ArrayTable(rows, weights=weights))
 
 
 @dataclass
@@ -116,40 +110,32 @@ class _Smallest:
     squares: FloatArray
     largest: float = 0.0
 
-    def add(self, squares: FloatArray) -> None:
-        self.largest = max(self.largest, float(np.max(squares, initial=0.0)))
+    def add(self, squares: FloatArray, largest: float) -> None:
+        self.largest = max(self.largest, largest)
         bound = np.max(self.squares) if len(self.squares) == self.most else np.inf
         squares = np.concatenate([self.squares, squares[(squares > 0) & (squares < bound)]])
         self.squares = np.partition(squares, self.most - 1)[: self.most] if len(squares) > self.most else squares
 
+    def merge_in_place(self, other: _Smallest) -> None:
+        self.add(other.squares, other.largest)
+
 
 @dataclass(frozen=True)
-class _SmallestDistances(Pass[_Smallest, _Smallest]):
-    metric: _Metric
+class _SmallestDistances(_FromPoints, Pass[_Smallest, _Smallest]):
     n_neighbours: int
 
     name = "distances"
 
-    @property
-    def width(self) -> int:
-        return self.metric.width
-
     def start(self) -> _Smallest:
-        return _Smallest(self.n_neighbours * len(self.metric.points), np.empty(0))
+        return _Smallest(self.n_neighbours * len(self.points), np.empty(0))
 
     def add(self, state: _Smallest, tile: Tile) -> None:
-        centred, rounding = self.metric.points, 64.0 * np.finfo(np.float64).eps
         with np.errstate(over="ignore"):
-            x = np.clip(self.metric.scaled(tile.rows), -_FAR, _FAR)
-        scale = np.einsum("ij,ij->i", x, x)[:, np.newaxis] + np.einsum("ij,ij->i", centred, centred)
-        squares = scale - 2.0 * x @ centred.T
-        squares[squares < rounding * scale] = 0.0
-        state.add(squares.ravel())
-
-    def merge(self, state: _Smallest, other: _Smallest) -> _Smallest:
-        state.add(other.squares)
-        state.largest = max(state.largest, other.largest)
-        return state
+            x = np.clip(self.scaled(tile.rows), -_FAR, _FAR)
+        scale = _squares(x)[:, np.newaxis] + self.squares
+        squares = scale - 2.0 * x @ self.scaled_points.T
+        squares[squares < 64.0 * np.finfo(np.float64).eps * scale] = 0.0  # rounding
+        state.add(squares.ravel(), float(np.max(squares, initial=0.0)))
 
 
 def neighbour_distance(rows: Rows, sample: FloatArray, n_neighbours: int, *, executor: Executor) -> float:
@@ -159,7 +145,7 @@ def neighbour_distance(rows: Rows, sample: FloatArray, n_neighbours: int, *, exe
     """
     sample = np.asarray(sample, dtype=np.float64)
     unit = float(np.max(np.abs(sample - np.median(sample, axis=0)), initial=0.0)) or 1.0  # whose square is a number
-    found = executor.reduce(_SmallestDistances(_Metric.of(sample, unit), n_neighbours), ArrayTable(rows))
+    found = executor.reduce(_SmallestDistances(sample, unit, n_neighbours), ArrayTable(rows))
     if len(found.squares) == found.most:
         return unit * float(np.sqrt(np.max(found.squares)))
     return 2.0 * unit * float(np.sqrt(found.largest)) if found.largest > 0 else 1.0

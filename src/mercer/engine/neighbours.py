@@ -39,30 +39,15 @@ _CROWDED = 0.08  # share of all points that rows look at, beyond which all dista
 
 @stored
 class Cells(NamedTuple):
-    """Points in the order of their cells, and where each cell begins.
+    """Points in the order of their cells, and where each cell begins."""
 
-    Attributes
-    ----------
-    points : array (n, d)
-        In units of the radius; coordinates of large spread first.
-    along : array (n, g + 1)
-        Projections: on the axes of the grid, and on the one that sorts a cell.
-    starts : array (cells + 1,)
-    shape : array (3,)
-        Number of cells along each axis; 1 for axes that are not used.
-    low, side : arrays (3,)
-        Where the grid begins, and how long its cells are.
-    reach : float
-        1, and a little more for rounding of projections.
-    """
-
-    points: FloatArray
-    along: FloatArray
-    starts: IntArray
-    shape: IntArray
-    low: FloatArray
-    side: FloatArray
-    reach: float
+    points: FloatArray  # (n, d), in units of the radius; coordinates of large spread first
+    along: FloatArray  # (n, g + 1), projections on the axes of the grid, and on the one that sorts a cell
+    starts: IntArray  # (cells + 1,)
+    shape: IntArray  # (3,), number of cells along each axis; 1 for axes that are not used
+    low: FloatArray  # (3,), where the grid begins
+    side: FloatArray  # (3,), how long its cells are
+    reach: float  # 1, and a little more for rounding of projections
 
     def check_stored(self) -> None:
         """Refuse cells that compiled loops cannot walk along."""
@@ -84,43 +69,26 @@ class Cells(NamedTuple):
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Neighbours of q rows, one row after the other.
+    """Neighbours of q rows, one row after the other."""
 
-    Attributes
-    ----------
-    counts : array (q,)
-        How many each row has.
-    index : array (sum of counts,)
-        Places of the neighbours, ascending in each row.
-    squares : array (sum of counts,)
-        Squared distances, in units of the radius.
-    n_looked_at : int
-        How many points were looked at.
-    """
+    counts: IntArray  # (q,), how many each row has
+    index: IntArray  # places of the neighbours, ascending in each row
+    squares: FloatArray  # squared distances, in units of the radius
+    n_looked_at: int  # how many points were looked at
 
-    counts: IntArray
-    index: IntArray
-    squares: FloatArray
-    n_looked_at: int
+    @property
+    def starts(self) -> IntArray:
+        """Where the neighbours of each row begin, and the last end, shape (q + 1,)."""
+        return np.concatenate([[0], np.cumsum(self.counts)])
 
 
 @stored
 class Grid:
-    """Points (n, d), in units of the radius, in the order of their cells.
+    """Points (n, d), in units of the radius, in the order of their cells; time to build n log n + n·d, memory n·d."""
 
-    Time to build n log n + n·d, memory n·d.
-
-    Attributes
-    ----------
-    order : array (n,)
-        Row number of the point in each place.
-    share_looked_at : float
-        How many of all points a row looks at in the cells around it, by some rows; not tried for few points.
-    """
-
-    order: IntArray
+    order: IntArray  # (n,), row number of the point in each place
     cells: Cells
-    share_looked_at: float
+    share_looked_at: float  # of all points, by a row in the cells around it: an average of some rows; 0 for few points
     _centre: FloatArray
     _axes: FloatArray
     _columns: IntArray
@@ -139,19 +107,14 @@ class Grid:
         cell = _cell_numbers(along, shape, low, side)
         self.order = np.lexsort((along[:, -1], cell))
         starts = np.searchsorted(cell[self.order], np.arange(np.prod(shape) + 1)).astype(np.intp)
-        self.cells = Cells(
-            points.take(self.order, axis=0).take(self._columns, axis=1), np.ascontiguousarray(along[self.order]),
-            starts, shape, low, side, reach,
-        )  # fmt: skip
+        placed = points.take(self.order, axis=0).take(self._columns, axis=1)
+        self.cells = Cells(placed, np.ascontiguousarray(along[self.order]), starts, shape, low, side, reach)
         self._all_pairs: AllPairs | None = None
-        self.share_looked_at = self._tried() if n_points >= _MANY else 0.0
-        self._choose()
-
-    def _choose(self) -> None:
-        """Take all distances where the cells tell too few points apart."""
-        if self.share_looked_at > _CROWDED:
-            all_pairs = AllPairs(self.cells.points)
-            self._all_pairs = all_pairs if all_pairs.is_sharp else None
+        self.share_looked_at = 0.0
+        if n_points >= _MANY:
+            places = np.unique(np.linspace(0, n_points - 1, _TRIED).astype(np.intp))
+            self.share_looked_at = self.at(places).n_looked_at / (len(places) * n_points)
+        self.rebuild_stored()
 
     def check_stored(self) -> None:
         """Refuse axes and an order that do not fit the points."""
@@ -164,9 +127,10 @@ class Grid:
         need(np.all(np.abs(self._centre) <= _FARTHEST), "the centre of a grid is too far away.")
 
     def rebuild_stored(self) -> None:
-        """Set what follows from the points."""
-        self.n_features, self._all_pairs = len(self._columns), None
-        self._choose()
+        """Set what follows from the points: all distances are taken where the cells tell too few points apart."""
+        self.n_features = len(self._columns)
+        all_pairs = AllPairs(self.points) if self.share_looked_at > _CROWDED else None
+        self._all_pairs = all_pairs if all_pairs is not None and all_pairs.is_sharp else None
 
     @property
     def is_tiled(self) -> bool:
@@ -192,31 +156,22 @@ class Grid:
 
     def at(self, places: IntArray) -> Neighbours:
         """Points at a distance below 1 of those in some places."""
-        return self._find(self.cells.points[places], self.cells.along[places])
+        return self._find(self.points[places], self.cells.along[places])
 
-    def among(self, start: int, stop: int, *, tiled: bool | None = None) -> Neighbours:
+    def among(self, start: int, stop: int) -> Neighbours:
         """Points at a distance below 1 of those in places start to stop: themselves, and those that follow.
 
-        So of all pairs each is found once. ``tiled`` overrides the choice between cells and all distances.
+        So of all pairs each is found once.
         """
-        return self._find(self.cells.points[start:stop], self.cells.along[start:stop], start, tiled)
+        return self._find(self.points[start:stop], self.cells.along[start:stop], start)
 
-    def _find(
-        self, rows: FloatArray, along: FloatArray, first: int | None = None, tiled: bool | None = None
-    ) -> Neighbours:
+    def _find(self, rows: FloatArray, along: FloatArray, own: int = -1) -> Neighbours:
+        """If own is not negative, row i is the point in place own + i, and those before it are left out."""
         counts = np.empty(len(rows), dtype=np.intp)
-        if self.is_tiled if tiled is None else tiled:
-            all_pairs = self._all_pairs or AllPairs(self.cells.points)
-            index, squares = all_pairs.find(rows, counts, first)
-            looked_at = len(rows) * len(self.order)
-        else:
-            index, squares, looked_at = _search(self.cells, rows, along, counts, -1 if first is None else first)
-        return Neighbours(counts, index, squares, int(looked_at))
-
-    def _tried(self) -> float:
-        n_points = len(self.order)
-        places = np.unique(np.linspace(0, n_points - 1, _TRIED).astype(np.intp))
-        return self.at(places).n_looked_at / (len(places) * n_points)
+        if self._all_pairs is not None:
+            index, squares = self._all_pairs.find(rows, counts, own)
+            return Neighbours(counts, index, squares, len(rows) * len(self.order))
+        return Neighbours(counts, *_search(self.cells, rows, along, counts, own))
 
 
 def _principal_axes(sample: FloatArray) -> tuple[FloatArray, IntArray]:
@@ -262,24 +217,15 @@ def _cell_numbers(along: FloatArray, shape: IntArray, low: FloatArray, side: Flo
 def _search(
     cells: Cells, rows: FloatArray, along: FloatArray, counts: IntArray, own: int
 ) -> tuple[IntArray, FloatArray, int]:
-    """Fill in the counts; return the places of neighbours, their squared distances, and how many were looked at.
-
-    If own is not negative, row i is the point in place own + i, and those before it are left out.
-    """
+    """Fill in the counts; return the places of neighbours, their squared distances, and how many were looked at."""
     index, squares = np.empty(16 * len(rows) + 16, dtype=np.int32), np.empty(16 * len(rows) + 16)
     progress, window = np.zeros(4, dtype=np.int64), np.zeros((2, 3), dtype=np.int64)
     # Compiled code makes no arrays, which takes long to compile: it comes back when these are full.
     while _search_rows(cells, rows, along, (counts, index, squares), (progress, *window), own):
-        found, size = progress[1], 2 * progress[3]
-        index, squares = _longer(index, found, size), _longer(squares, found, size)
+        index.resize(2 * progress[3], refcheck=False)
+        squares.resize(2 * progress[3], refcheck=False)
     found = progress[1]
     return index[:found].copy(), squares[:found].copy(), int(progress[2])
-
-
-def _longer(array: Any, used: int, size: int) -> Any:
-    longer = np.empty(size, dtype=array.dtype)
-    longer[:used] = array[:used]
-    return longer
 
 
 @jit

@@ -7,7 +7,7 @@ computed with the matrix is in that order of *places*, and ``order`` has the row
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from scipy import sparse
@@ -30,19 +30,13 @@ _SAMPLE, _ENOUGH = 1024, 4_000_000  # rows, and neighbours, from which the size 
 _PIECES = 32  # of a product with the matrix, for many workers
 _PIECE = 100_000  # multiplications that are worth a thread: a fifth of a millisecond
 _SPARE = 1.25  # memory for the pieces from which the matrix is put together
+_FAR = 1e150  # squares of it are numbers
+
+_Piece: TypeAlias = tuple[IntArray, IntArray, FloatArray]  # neighbours of some rows: counts, places, kernel values
 
 
-@dataclass(frozen=True)
-class SizeEstimate:
-    """How large a sparse kernel matrix would be.
-
-    Attributes
-    ----------
-    per_row, standard_error : float
-        Non-zeros of a row, on average, and how well that is known.
-    nnz, n_bytes : float
-        Of the whole matrix.
-    """
+class SizeEstimate(NamedTuple):
+    """Non-zeros of a row on average, how well that is known, and non-zeros and bytes of the whole matrix."""
 
     per_row: float
     standard_error: float
@@ -81,15 +75,13 @@ class SparseGram:
         pieces = max(1, min(_PIECES, self.n_points, self.nnz * vectors.shape[1] // _PIECE))
         bounds = np.searchsorted(self.starts, np.linspace(0, self.nnz, pieces + 1))
         bounds[0], bounds[-1] = 0, self.n_points
-        return executor.map(_GramTimes(self, np.ascontiguousarray(vectors)), Spans(bounds.tolist()))
+        return executor.map(_GramTimes(np.ascontiguousarray(vectors), self), Spans(bounds.tolist()))
 
     def first(self, size: int) -> Any:
         """The kernel matrix of the points in the first places, as SciPy has it."""
         stop = self.starts[size]
-        rows = sparse.csr_array(
-            (self.values[:stop], self.index[:stop], self.starts[: size + 1]), shape=(size, self.n_points)
-        )
-        return sparse.csr_array(rows[:, :size])
+        rows = (self.values[:stop], self.index[:stop], self.starts[: size + 1])
+        return sparse.csr_array(sparse.csr_array(rows, shape=(size, self.n_points))[:, :size])
 
     def plus_diagonal(self, diagonal: FloatArray) -> Any:
         """K + diag, as SciPy has it."""
@@ -99,20 +91,9 @@ class SparseGram:
 
 @stored
 class SparseKernel:
-    """A kernel of compact support between rows and given points.
+    """A kernel of compact support, with numbers for parameters, between rows and points (n, d).
 
-    Parameters
-    ----------
-    kernel : Compact
-        With numbers for parameters.
-    points : array (n, d)
-    dtype : dtype
-        Of the kernel values that are stored.
-
-    Attributes
-    ----------
-    order : array (n,)
-        Number of the point in each place.
+    Kernel values have the ``dtype``, float64 or float32.
     """
 
     _kernel: Compact
@@ -195,33 +176,31 @@ class SparseKernel:
         bounds = [*range(0, n_points, _CHUNK), n_points] if n_points else [0, 0]
         return _assembled(executor.reduce(_UpperTriangle(self), Spans(bounds)), n_points, self._dtype)
 
-    def upper_triangle(self, start: int, stop: int) -> tuple[IntArray, IntArray, FloatArray]:
-        """Neighbours of the points in places start to stop among those that follow: counts, places, kernel values."""
+    def upper_triangle(self, start: int, stop: int) -> _Piece:
+        """Neighbours of the points in places start to stop among those that follow."""
         found = self._grid.among(start, stop)
         return found.counts, found.index, self._values(found)
 
     def cross(self, rows: FloatArray) -> Any:
         """Kernel values between rows (q, d) and the points in their places, a SciPy array (q, n)."""
-        found = self._find(rows)
-        starts = np.concatenate([[0], np.cumsum(found.counts)])
-        return sparse.csr_array((self._values(found), found.index, starts), shape=(len(rows), len(self.order)))
+        return self._matrix(self._find(rows))
 
     def columns(self, places: IntArray) -> Any:
         """Kernel values between all points and those in some places, both in places, a SciPy array (n, q)."""
-        found = self._grid.at(places)
-        starts = np.concatenate([[0], np.cumsum(found.counts)])
-        shape = (len(places), len(self.order))
-        return sparse.csr_array(sparse.csr_array((self._values(found), found.index, starts), shape=shape).T)
+        return sparse.csr_array(self._matrix(self._grid.at(places)).T)
 
     def times(self, rows: Rows, vectors: FloatArray, *, executor: Executor) -> FloatArray:
         """k(rows, points) v for vectors (n, p) in places, shape (q, p)."""
-        return executor.map(_CrossTimes(self, np.ascontiguousarray(vectors)), ArrayTable(rows))
+        return executor.map(_CrossTimes(np.ascontiguousarray(vectors), self), ArrayTable(rows))
 
     def times_tile(self, rows: FloatArray, vectors: FloatArray, out: FloatArray) -> None:
         """Fill ``out`` with the product for a few rows."""
         found = self._find(rows)
-        starts = np.concatenate([[0], np.cumsum(found.counts)])
-        multiply(starts, found.index, self._values(found), vectors, out, (0, len(rows)))
+        multiply(found.starts, found.index, self._values(found), vectors, out)
+
+    def _matrix(self, found: Neighbours) -> Any:
+        shape = (len(found.counts), len(self.order))
+        return sparse.csr_array((self._values(found), found.index, found.starts), shape=shape)
 
     def _find(self, rows: FloatArray) -> Neighbours:
         # Rows that overflow are far from all points.
@@ -233,19 +212,13 @@ class SparseKernel:
             return np.asarray((np.asarray(rows, dtype=np.float64) - self._centre) / self._unit)
 
     def _values(self, found: Neighbours) -> FloatArray:
-        squares = found.squares * self._support**2
-        squares = squares.astype(self._dtype, copy=False)
+        squares = (found.squares * self._support**2).astype(self._dtype, copy=False)
         self._kernel.of_squares(squares, self._n_features)
         return squares
 
 
-_FAR = 1e150  # squares of it are numbers
-
-_Piece = tuple[IntArray, IntArray, FloatArray]
-
-
 @dataclass(frozen=True)
-class _UpperTriangle(Pass["list[_Piece | None]", "list[_Piece | None]"]):
+class _UpperTriangle(Pass[list[_Piece | None], list[_Piece | None]]):
     """Neighbours of all points among those that follow, chunk by chunk."""
 
     kernel: SparseKernel
@@ -260,45 +233,43 @@ class _UpperTriangle(Pass["list[_Piece | None]", "list[_Piece | None]"]):
 
 
 @dataclass(frozen=True)
-class _CrossTimes(RowPass):
-    """k(rows, points) v."""
+class _Times(RowPass):
+    """A product with vectors (n, p)."""
 
-    kernel: SparseKernel
     vectors: FloatArray
-
-    name, rows_at_once = "rows", _CHUNK
-    width = 512  # neighbours, and what is looked at to find them
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return (self.vectors.shape[1],)
+        return self.vectors.shape[1:]
+
+
+@dataclass(frozen=True)
+class _CrossTimes(_Times):
+    """k(rows, points) v."""
+
+    kernel: SparseKernel
+
+    name, rows_at_once = "rows", _CHUNK
+    width = 512  # neighbours, and what is looked at to find them
 
     def apply(self, tile: Tile, out: AnyArray) -> None:
         self.kernel.times_tile(tile.rows, self.vectors, out)
 
 
 @dataclass(frozen=True)
-class _GramTimes(RowPass):
+class _GramTimes(_Times):
     """K v of a stored matrix."""
 
     gram: SparseGram
-    vectors: FloatArray
 
     name, width = "sparse product", 1
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (self.vectors.shape[1],)
-
     def apply(self, tile: Tile, out: AnyArray) -> None:
-        first, last = tile.first, tile.first + tile.n_rows
-        starts = self.gram.starts[first : last + 1]
-        multiply(starts, self.gram.index, self.gram.values, self.vectors, out, (0, tile.n_rows))
+        starts = self.gram.starts[tile.first : tile.first + tile.n_rows + 1]
+        multiply(starts, self.gram.index, self.gram.values, self.vectors, out)
 
 
-def _assembled(
-    parts: list[tuple[IntArray, IntArray, FloatArray] | None], n_points: int, dtype: np.dtype[Any]
-) -> SparseGram:
+def _assembled(parts: list[_Piece | None], n_points: int, dtype: np.dtype[Any]) -> SparseGram:
     """The symmetric matrix of which the parts are the upper triangle; each is freed when it has been copied."""
     after, before = np.zeros(n_points, dtype=np.int64), np.zeros(n_points, dtype=np.int64)
     start = 0

@@ -35,11 +35,9 @@ def mirror(part: Any, start: Any, filled: IntArray, index: IntArray, values: Flo
 
 
 @jit
-def multiply(
-    starts: IntArray, index: IntArray, values: FloatArray, vectors: FloatArray, out: FloatArray, span: Any
-) -> None:
+def multiply(starts: IntArray, index: IntArray, values: FloatArray, vectors: FloatArray, out: FloatArray) -> None:
     """Rows of a sparse matrix times dense vectors: most often one, or the targets and a column of ones."""
-    for i in range(span[0], span[1]):
+    for i in range(len(out)):
         if vectors.shape[1] == 1:
             total = 0.0
             for e in range(starts[i], starts[i + 1]):

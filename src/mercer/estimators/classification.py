@@ -9,9 +9,9 @@ from sklearn.base import ClassifierMixin
 
 from mercer._typing import AnyArray, FloatArray, IntArray
 from mercer._validation import check_is_fitted, check_labels
-from mercer.engine import ArrayTable, Rows
-from mercer.estimators.shell import make_executor, read_rows, read_table
-from mercer.model import KernelExpansion, OneVsRest
+from mercer.engine import ArrayTable
+from mercer.estimators.shell import Shell, read_rows, read_table
+from mercer.model import OneVsRest
 
 __all__ = ["KernelClassifier", "Labels"]
 
@@ -49,7 +49,7 @@ class Labels:
         return codes, OneVsRest(self.classes)
 
 
-class KernelClassifier(ClassifierMixin):
+class KernelClassifier(ClassifierMixin, Shell):
     """A classifier that ends in an expansion, one class against the rest."""
 
     classes_: AnyArray
@@ -84,14 +84,6 @@ class KernelClassifier(ClassifierMixin):
 
     def _evaluate(self, X: Any) -> FloatArray:
         return self._evaluate_rows(read_rows(self, X, reset=False))
-
-    def _evaluate_rows(self, rows: Rows) -> FloatArray:
-        return self._mean_expansion().evaluate(rows, executor=make_executor(self))
-
-    def _mean_expansion(self) -> KernelExpansion:
-        """The model; without its variance, where that is computed on demand."""
-        expansion: KernelExpansion = self.expansion_
-        return expansion
 
     def _labels(self, classes: Any = None, *, first: bool = True) -> Labels:
         """What encodes the labels of a first or a later call; ``classes`` are those that the user names."""

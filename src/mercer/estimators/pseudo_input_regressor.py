@@ -12,7 +12,7 @@ from mercer._stored import stored
 from mercer._stored.checks import check_estimator
 from mercer._validation import Integral, Interval, Real, StrOptions, parameters
 from mercer.engine import ArrayTable
-from mercer.estimators.shell import BASIS_CONSTRAINTS, KernelRegressor, OnBasis, make_executor
+from mercer.estimators.shell import BASIS_CONSTRAINTS, KernelRegressor, OnBasis, Shell, make_executor
 from mercer.exceptions import warn
 from mercer.methods.frame import Frame, used_rows
 from mercer.methods.pseudo_inputs import Freedom, fit_pseudo_inputs
@@ -23,7 +23,7 @@ __all__ = ["PseudoInputRegressor"]
 
 @stored
 @parameters
-class PseudoInputRegressor(KernelRegressor, OnBasis):
+class PseudoInputRegressor(KernelRegressor, OnBasis, Shell):
     r"""Sparse Gaussian process whose basis points, kernel and noise are fitted together.
 
     Maximises, by L-BFGS with exact gradients, the marginal likelihood of the FITC approximation (Snelson and

@@ -12,7 +12,7 @@ from mercer._stored.checks import check_estimator, check_shape, need
 from mercer._typing import FloatArray
 from mercer._validation import Interval, Real, parameters
 from mercer.engine import ArrayTable, Rows
-from mercer.estimators.shell import BASIS_CONSTRAINTS, KernelRegressor, OnBasis, make_executor
+from mercer.estimators.shell import BASIS_CONSTRAINTS, KernelRegressor, OnBasis, Shell, make_executor
 from mercer.exceptions import NegativeVarianceWarning, warn
 from mercer.methods.frame import Frame
 from mercer.methods.reduced_rank import ROUNDING, ReducedRankVariance, fit_reduced_rank
@@ -24,7 +24,7 @@ __all__ = ["ReducedRankRegressor"]
 
 @stored
 @parameters
-class ReducedRankRegressor(KernelRegressor, OnBasis):
+class ReducedRankRegressor(KernelRegressor, OnBasis, Shell):
     r"""Reduced rank approximation: n kernels, weighted by a Gram matrix of rank m.
 
     Solves :math:`(K_{nm}K_{mm}^{-1}K_{mn} + \lambda W^{-1})\,\alpha = y` by the Woodbury formula, and predicts

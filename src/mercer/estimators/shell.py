@@ -135,6 +135,14 @@ class Shell(BaseEstimator, ABC):
     def _fit(self, table: ArrayTable) -> None:
         """Fit to a table that was checked."""
 
+    def _mean_expansion(self) -> KernelExpansion:
+        """The model; without its variance, where that is computed on demand."""
+        expansion: KernelExpansion = self.expansion_
+        return expansion
+
+    def _evaluate_rows(self, rows: Rows) -> FloatArray:
+        return self._mean_expansion().evaluate(rows, executor=make_executor(self))
+
 
 def read_rows(estimator: Any, X: Any, *, reset: bool) -> Rows:
     """Check rows given as an array, a data frame or a source of rows; remember (``reset``) or compare their width."""
@@ -178,7 +186,7 @@ BASIS_CONSTRAINTS: dict[str, Any] = {
 
 
 @parameters
-class OnBasis(Shell):
+class OnBasis(ABC):
     """An estimator with these parameters and, once fitted, a ``_frame``."""
 
     kernel: Any = field(default="gaussian", kw_only=False)
@@ -240,7 +248,7 @@ class OnBasis(Shell):
         return len(self.basis_)
 
 
-class SummedOnBasis(OnBasis):
+class SummedOnBasis(OnBasis, Shell):
     """An estimator on a basis whose state is one summary, of sums over the rows seen, which is replaced as a whole."""
 
     _summary: Any
@@ -342,7 +350,7 @@ class Targets:
         return Regression(self.flat).columns(targets), None
 
 
-class KernelRegressor(RegressorMixin):
+class KernelRegressor(RegressorMixin, Shell):
     """A regressor that ends in an expansion; ``_flat`` tells whether y had one dimension."""
 
     _flat: bool
@@ -392,14 +400,6 @@ class KernelRegressor(RegressorMixin):
     @property
     def _n_outputs(self) -> int:
         return len(self._mean_expansion().intercept)
-
-    def _mean_expansion(self) -> KernelExpansion:
-        """The model; without its variance, where that is computed on demand."""
-        expansion: KernelExpansion = self.expansion_
-        return expansion
-
-    def _evaluate_rows(self, rows: Rows) -> FloatArray:
-        return self._mean_expansion().evaluate(rows, executor=make_executor(self))
 
     def _standard_deviations(self, rows: Rows) -> FloatArray:
         expansion: KernelExpansion = self.expansion_

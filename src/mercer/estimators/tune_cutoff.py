@@ -21,7 +21,7 @@ from sklearn.utils import column_or_1d
 from mercer._typing import FloatArray, IntArray, RandomState
 from mercer._validation import check_random_state, check_table
 from mercer.engine import ArrayRows, neighbour_distance
-from mercer.estimators.compact_machine import CompactMachine
+from mercer.estimators.compact import CompactMachine
 from mercer.estimators.shell import make_executor
 from mercer.exceptions import NotPositiveDefiniteError, StarvedWarning
 from mercer.kernels import Compact, Wendland
@@ -39,26 +39,16 @@ _LOOSE = 1e-3  # relative residual that is enough to compare errors
 class Trial:
     """A choice, and what came of it.
 
-    Attributes
-    ----------
-    scales : array (d,)
-        The metric: features are divided by these.
-    n_neighbours : float
-        On average within the cut-off.
-    noise : float
-    error : float
-        On the rows held out: share of wrong classes, or mean squared error in variances of y; infinite if refused.
-    seconds : float
-    n_rows : int
-        Rows that were learned.
+    The error is that on the rows held out: the share of wrong classes, or the mean squared error in variances of y;
+    infinite if the choice was refused.
     """
 
-    scales: FloatArray
-    n_neighbours: float
+    scales: FloatArray  # (d,), the metric: features are divided by these
+    n_neighbours: float  # on average within the cut-off
     noise: float
     error: float = np.inf
     seconds: float = 0.0
-    n_rows: int = 0
+    n_rows: int = 0  # that were learned
 
 
 Move: TypeAlias = Callable[[Trial], Trial]
@@ -66,20 +56,11 @@ Move: TypeAlias = Callable[[Trial], Trial]
 
 @dataclass(frozen=True)
 class CutoffSearch:
-    """What ``tune_cutoff`` has found.
-
-    Attributes
-    ----------
-    model : CompactRegressor or CompactClassifier
-        Not fitted, with the kernel and the noise that were chosen, for all rows.
-    best : Trial
-    trials : list of Trial
-        In their order.
-    """
+    """What ``tune_cutoff`` has found: the model, not fitted, has the chosen kernel and noise, for all rows."""
 
     model: Any
     best: Trial
-    trials: list[Trial]
+    trials: list[Trial]  # in their order
 
 
 def tune_cutoff(
@@ -141,35 +122,28 @@ def tune_cutoff(
             msg = f"{name} must be above zero, and at least one must be given; got {numbers!r}."
             raise ValueError(msg)
     task = _Task(model, X, y, held_out=held_out, max_rows=max_rows, random_state=random_state)
-    search = _Search(task, max_trials, verbose)
-    k, noise = n_neighbours[len(n_neighbours) // 2], noises[len(noises) // 2]
-    spread = np.std(task.some_rows(), axis=0)
-    search.consider(Trial(np.ones(task.n_features), k, noise), task.some)
+    middle = Trial(np.ones(task.n_features), n_neighbours[len(n_neighbours) // 2], noises[len(noises) // 2])
+    search = _Search(task, middle, max_trials, verbose)
+    search.consider(middle, task.some)
     if max_trials > 1:
-        search.consider(Trial(np.where(spread > 0, spread, 1.0), k, noise), task.some)
-    moves = _number_moves(n_neighbours, noises)
-    search.improve(_scale_moves(task.groups(groups)), task.some, leave=len(moves) + 1)
+        spread = np.std(task.some_rows, axis=0)
+        search.consider(replace(middle, scales=np.where(spread > 0, spread, 1.0)), task.some)
+    search.check()
+    moves = [partial(replace, n_neighbours=k) for k in n_neighbours]
+    moves += [partial(replace, noise=noise) for noise in noises]
+    scale_moves = [partial(_rescaled, group=g, factor=factor) for g in task.groups(groups) for factor in _FACTORS]
+    search.improve(scale_moves, task.some, leave=len(moves) + 1)
     if len(task.some) < len(task.learned) and len(search.trials) < max_trials:
         search.restart(task.learned)
     search.improve(moves, task.learned)
-    best = search.finish()
-    return CutoffSearch(task.configured(best, np.arange(task.n_rows)), best, search.trials)
+    search.check()
+    return CutoffSearch(task.configured(search.best, np.arange(task.n_rows)), search.best, search.trials)
 
 
-def _scale_moves(groups: Sequence[Sequence[int]]) -> list[Move]:
-    """Multiply the scales of each group."""
-
-    def scaled(best: Trial, group: list[int], factor: float) -> Trial:
-        scales = best.scales.copy()
-        scales[group] *= factor
-        return replace(best, scales=scales)
-
-    return [partial(scaled, group=list(group), factor=factor) for group in groups for factor in _FACTORS]
-
-
-def _number_moves(n_neighbours: Sequence[float], noises: Sequence[float]) -> list[Move]:
-    by_neighbours = [partial(replace, n_neighbours=k) for k in n_neighbours]
-    return [*by_neighbours, *(partial(replace, noise=noise) for noise in noises)]
+def _rescaled(best: Trial, group: list[int], factor: float) -> Trial:
+    scales = best.scales.copy()
+    scales[group] *= factor
+    return replace(best, scales=scales)
 
 
 class _Task:
@@ -191,15 +165,11 @@ class _Task:
             raise ValueError(msg)
         if is_classifier(model):
             self._y = column_or_1d(self._y)
-        self._random = check_random_state(random_state)
-        order = self._random.permutation(self.n_rows)
+        order = check_random_state(random_state).permutation(self.n_rows)
         n_held_out = max(1, min(int(held_out * self.n_rows), _MOST_HELD_OUT))
         self._held_out, self.learned = order[:n_held_out], np.sort(order[n_held_out:])
         self.some = np.sort(order[n_held_out:][:max_rows])
-        self._classifies = is_classifier(model)
-
-    def some_rows(self) -> FloatArray:
-        return np.asarray(self._X[self.some], dtype=np.float64)
+        self.some_rows = np.asarray(self._X[self.some], dtype=np.float64)
 
     def groups(self, given: Sequence[Sequence[int]] | None) -> list[list[int]]:
         """Groups of features as they are given, else one by one, those of two values together."""
@@ -209,8 +179,7 @@ class _Task:
                 msg = f"groups must hold numbers of features, 0 to {self.n_features - 1}; got {wrong}."
                 raise ValueError(msg)
             return [list(group) for group in given]
-        rows = self.some_rows()
-        two = [j for j in range(self.n_features) if len(np.unique(rows[:, j])) <= 2]
+        two = [j for j in range(self.n_features) if len(np.unique(self.some_rows[:, j])) <= 2]
         return [[j] for j in range(self.n_features) if j not in two] + ([two] if two else [])
 
     def configured(self, trial: Trial, index: IntArray) -> Any:
@@ -222,11 +191,10 @@ class _Task:
             raise TypeError(msg)
         rows = np.asarray(self._X[index], dtype=np.float64) / trial.scales
         sample = rows[np.random.default_rng(0).permutation(len(rows))[:_SAMPLE]]
-        number = max(1, round(trial.n_neighbours))
-        distance = neighbour_distance(
-            ArrayRows(rows, checked=True), sample, number, executor=make_executor(self._model)
+        number, executor = max(1, round(trial.n_neighbours)), make_executor(self._model)
+        kernel = kernel.with_radius(
+            neighbour_distance(ArrayRows(rows, checked=True), sample, number, executor=executor)
         )
-        kernel = kernel.with_radius(distance)
         kernel.length_scale = kernel.length_scale * trial.scales
         return clone(self._model).set_params(kernel=kernel, noise=trial.noise)
 
@@ -237,30 +205,29 @@ class _Task:
             warnings.simplefilter("ignore", StarvedWarning)
             model.fit(self._X[index], self._y[index])
         truth, found = self._y[self._held_out], model.predict(self._X[self._held_out])
-        if self._classifies:
+        if is_classifier(model):
             return np.asarray(found != truth, dtype=np.float64)
         squares = ((found - truth) ** 2 / np.maximum(np.var(self._y, axis=0), 1e-300)).reshape(len(truth), -1)
         return np.asarray(np.mean(squares, axis=1))
 
 
 class _Search:
-    """The best trial so far, and how it did row by row."""
+    """The trials, the best of them (its error is infinite as long as none was accepted), and its losses by row."""
 
-    def __init__(self, task: _Task, max_trials: int, verbose: int) -> None:
+    def __init__(self, task: _Task, start: Trial, max_trials: int, verbose: int) -> None:
         self._task, self._max_trials, self._verbose = task, max_trials, verbose
         self.trials: list[Trial] = []
-        self._best: Trial | None = None
+        self.best = start
         self._losses: FloatArray = np.empty(0)
 
-    @property
-    def best(self) -> Trial:
-        if self._best is None:
+    def check(self) -> None:
+        """Raise if no trial was accepted."""
+        if not np.isfinite(self.best.error):
             msg = (
                 "every trial was refused: the kernel is not positive definite on these rows, or its matrix does not "
                 "fit into memory. Use a guaranteed kernel, more noise, or fewer neighbours."
             )
             raise NotPositiveDefiniteError(msg)
-        return self._best
 
     def consider(self, trial: Trial, index: IntArray) -> bool:
         """Try, and return whether it is better than the best."""
@@ -274,23 +241,15 @@ class _Search:
         self.trials.append(trial)
         if self._verbose:
             print(f"mercer: trial {len(self.trials)}: error {trial.error:.4g} ({seconds:.1f} s)", file=sys.stderr)
-        known = self._best is not None and np.isfinite(self._best.error)
-        if not np.isfinite(trial.error) or (known and not _is_better(losses, self._losses)):
+        if not np.isfinite(trial.error) or (np.isfinite(self.best.error) and not _is_better(losses, self._losses)):
             return False
-        self._best, self._losses = trial, losses
+        self.best, self._losses = trial, losses
         return True
 
     def restart(self, index: IntArray) -> None:
         """Judge the best again, on other rows; if it is refused there, whatever is not is better."""
-        best, self._best = self.best, None
-        if not self.consider(best, index):
-            self._best = replace(best, error=np.inf)
-
-    def finish(self) -> Trial:
-        """The best, which must not have been refused."""
-        if not np.isfinite(self.best.error):
-            self._best = None
-        return self.best
+        self.best = replace(self.best, error=np.inf)
+        self.consider(self.best, index)
 
     def improve(self, moves: Sequence[Move], index: IntArray, *, leave: int = 0) -> None:
         """Make moves for as long as they help, again and again until none does, but leave some trials for later."""

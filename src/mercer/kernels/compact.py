@@ -54,6 +54,14 @@ class Compact(Stationary):
     def for_dimension(self, n_features: int) -> Self:
         """A copy in which the parameters that follow the rows' width are numbers."""
 
+    def _number(self, name: str) -> Any:
+        """A parameter that follows the rows' width unless it is given."""
+        value = getattr(self, name)
+        if value is None:
+            msg = f"{name}=None is a number only for rows of a given width: call kernel.for_dimension(n_features)."
+            raise ValueError(msg)
+        return value
+
     def support(self, n_features: int) -> float:
         """Radius, in units of x/length_scale, from which on the kernel is exactly zero."""
         self.check(n_features)
@@ -84,14 +92,9 @@ class Compact(Stationary):
         return super().resolve(sample, weights).for_dimension(sample.shape[1])
 
     def of_squares(self, squares: FloatArray, n_features: int) -> None:
-        """Replace squared scaled distances r² by kernel values, in place.
+        """Replace squared scaled distances Σ_f (x_f - z_f)²/ℓ_f² by kernel values, in place; infinite ones are allowed.
 
-        Parameters
-        ----------
-        squares : array of any shape, float32 or float64, C-contiguous
-            Σ_f (x_f - z_f)²/ℓ_f²; values that overflowed to infinity are allowed.
-        n_features : int
-            Width of the rows.
+        The array has any shape, is float32 or float64, and C-contiguous.
         """
         if squares.dtype not in CUTOFF or not squares.flags.c_contiguous:
             msg = f"squares must be a C-contiguous float32 or float64 array, got {squares.dtype} {squares.shape}."

@@ -18,7 +18,7 @@ from mercer.kernels.stationary import Contraction, Formula
 
 __all__ = ["CompactGaussian"]
 
-DEFAULT_RADIUS = 3.0 * math.sqrt(2.0)  # three times σ = √2 ℓ
+_DEFAULT_RADIUS = 3.0 * math.sqrt(2.0)  # three times σ = √2 ℓ
 
 
 @elementwise
@@ -45,8 +45,7 @@ class CompactGaussian(Compact):
     Parameters
     ----------
     length_scale : float, array of one per feature, "median" or "auto", default=1.0
-        ℓ. ``"median"`` takes the median distance between rows when the model is fitted; ``"auto"``, of estimators on
-        sparse matrices, one for which rows have 50 neighbours on average.
+        ℓ, with names as in ``Wendland``.
     cutoff : float, optional
         Distance, in the units of the features, from which on the kernel is zero: θ = cutoff/ℓ, with the geometric mean
         of several length scales. By default θ = 3√2, three times σ = √2 ℓ, whatever ℓ is.
@@ -88,12 +87,12 @@ class CompactGaussian(Compact):
     @property
     def radius(self) -> float:
         """θ: 3√2, or the cutoff in units of the geometric mean of the length scales."""
-        return DEFAULT_RADIUS if self.cutoff is None else float(self.cutoff) / _geometric_mean(self.length_scale)
+        return _DEFAULT_RADIUS if self.cutoff is None else float(self.cutoff) / _geometric_mean(self.length_scale)
 
     @property
     def steepness(self) -> float:
         """The exponent."""
-        return self._exponent
+        return float(self._number("exponent"))
 
     @property
     def smooth_at_zero(self) -> bool:
@@ -131,12 +130,12 @@ class CompactGaussian(Compact):
 
     def formula(self) -> Formula:
         """b^ν exp(E), b = max(0, 1 - r/θ), and b^(ν-1) (b + ν/(θr)) exp(E), 0 at r = 0."""
-        nu, shared = self._exponent, (1.0, 0.0, self.radius, 1.0 / self.radius)
+        nu, shared = self.steepness, (1.0, 0.0, self.radius, 1.0 / self.radius)
         return Formula(_value, _slope, (*shared, as_power(nu)), (*shared, nu, as_power(nu - 1)))
 
     def closed_form(self, n_features: int) -> OfDistance:
         """A (1 - r/θ)₊^ν exp(-r²/2)."""
-        scale, exponent = self.inverse_scale(n_features), self.for_dimension(n_features)._exponent
+        scale, exponent = self.inverse_scale(n_features), self.for_dimension(n_features).steepness
         return OfDistance(float(self.amplitude), scale, "squared", radius=self.radius, power=exponent)
 
     def contraction(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> Contraction:
@@ -145,13 +144,6 @@ class CompactGaussian(Compact):
             return super().contraction(rows, points, weights)
         self.check(np.shape(points)[1])
         return _CutContraction(self.for_dimension(np.shape(points)[1]), rows, points, weights)
-
-    @property
-    def _exponent(self) -> float:
-        if self.exponent is None:
-            msg = "exponent=None is a number only for rows of a given width: call kernel.for_dimension(n_features)."
-            raise ValueError(msg)
-        return float(self.exponent)
 
 
 class _CutContraction(Contraction):

@@ -106,7 +106,8 @@ class Wendland(Compact):
         if self.smoothness not in (0, 1, 2):
             msg = f"smoothness must be 0, 1 or 2, got {self.smoothness!r}."
             raise ValueError(msg)
-        if self.dimension is not None and not _is_count(self.dimension):
+        d = self.dimension
+        if d is not None and not (isinstance(d, Integral) and not isinstance(d, bool) and int(d) >= 1):
             msg = f"dimension must be an integer above zero, or None for that of the rows; got {self.dimension!r}."
             raise ValueError(msg)
 
@@ -139,11 +140,4 @@ class Wendland(Compact):
 
     @property
     def _q(self) -> int:
-        if self.dimension is None:
-            msg = "dimension=None is a number only for rows of a given width: call kernel.for_dimension(n_features)."
-            raise ValueError(msg)
-        return int(self.dimension) // 2 + int(self.smoothness) + 1
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
+        return int(self._number("dimension")) // 2 + int(self.smoothness) + 1

@@ -16,54 +16,46 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any
 
 import numpy as np
 
-from mercer._typing import FloatArray, IntArray
-from mercer.engine import ArrayTable, Executor, SparseKernel, neighbour_distance
+from mercer._typing import AnyArray, FloatArray, IntArray
+from mercer.engine import ArrayTable, Executor, RowPass, Rows, Sequence, SparseKernel, Tile, neighbour_distance
+from mercer.exceptions import NotPositiveDefiniteError
 from mercer.kernels import Compact, Wendland
 from mercer.methods.compact_system import CompactSystem, Options, least_eigenvalue
 from mercer.methods.frame import resolve_kernel, used_rows
-from mercer.methods.lssvm import solve_lssvm
+from mercer.methods.lssvm import LssvmSolution, solve_lssvm
 from mercer.model import KernelExpansion
 
-__all__ = ["CompactFit", "fit_compact", "resolve_compact"]
-
-# From residuals (n, p) and weights to the share of its weight that each row keeps in a second fit.
-Reweight: TypeAlias = Callable[[FloatArray, FloatArray], FloatArray]
+__all__ = ["CompactFit", "CompactVariance", "fit_compact", "hampel_weights", "resolve_compact"]
 
 _SAMPLE = 256  # rows whose neighbours are counted for length_scale="auto"
 _NEIGHBOURS = 50  # that a row is to have on average with length_scale="auto"
+_HAMPEL = (2.5, 3.0)  # robust standard deviations: full weight up to the first, almost none from the second on
+_OUTLIER = 1e-4  # weight of outliers
+_NORMAL = 1.4826  # standard deviations of a normal law in a median absolute deviation
+_ROUNDING = 1e-9  # of a share of all weights
+_NEGATIVE = 1e-9  # of k(x, x): variances so far below zero are zero
+_MOST_NEGATIVE = 1e-3  # of k(x, x): the same for conjugate gradients of a large tolerance
+_TILE = 256  # rows whose variances a worker finds at a time
+_COLUMNS = 32  # right-hand sides of conjugate gradients at a time
 
 
 @dataclass(frozen=True)
 class CompactFit:
-    """The model, and what it was solved with.
-
-    Attributes
-    ----------
-    expansion : KernelExpansion
-    sparse_kernel : SparseKernel
-    system : CompactSystem
-    eta : array (n,) or None
-        H⁻¹1, in places, with an intercept.
-    n_neighbours : array (n,)
-        Of each row, without itself.
-    min_eigenvalue : float or None
-        A bound, where the kernel does not guarantee definiteness.
-    condition : float
-    robust_weights : array (rows of the table,) or None
-    """
+    """The model, and what it was solved with."""
 
     expansion: KernelExpansion
     sparse_kernel: SparseKernel
     system: CompactSystem
-    eta: FloatArray | None
-    n_neighbours: IntArray
-    min_eigenvalue: float | None
+    eta: FloatArray | None  # H⁻¹1, in places, with an intercept
+    n_neighbours: IntArray  # of each row, without itself
+    min_eigenvalue: float | None  # a bound, where the kernel does not guarantee definiteness
     condition: float
-    robust_weights: FloatArray | None
+    robust_weights: FloatArray | None  # one for each row of the table
 
 
 def fit_compact(
@@ -73,11 +65,11 @@ def fit_compact(
     noise: float,
     intercept: bool,
     options: Options,
-    reweight: Reweight | None,
+    robust: bool,
     rng: np.random.Generator,
     executor: Executor,
 ) -> CompactFit:
-    """Fit all rows of positive weight; ``reweight`` asks for a second fit with other weights."""
+    """Fit all rows of positive weight; ``robust`` fits a second time, with Hampel's weights."""
     index = used_rows(table, noise)
     points = table.rows.take(index).astype(np.float64, copy=False)
     sparse_kernel = SparseKernel(kernel, points, table.dtype)
@@ -90,13 +82,14 @@ def fit_compact(
     smallest = float(np.min(noise / weights))
     min_eigenvalue = None if guaranteed else least_eigenvalue(gram, smallest, rng, executor)
 
-    def solved(weights: FloatArray) -> tuple[CompactSystem, Any]:
+    def solved(weights: FloatArray) -> tuple[CompactSystem, LssvmSolution]:
         system = CompactSystem(sparse_kernel, gram, noise / weights, options)
         return system, solve_lssvm(lambda right: system.solve(right, executor), targets, weights, intercept=intercept)
 
     (system, solution), robust_weights = solved(weights), None
-    if reweight is not None:
-        shares = reweight(solution.coefficients * system.diagonal[:, np.newaxis], weights)
+    if robust:
+        # y - f(x) = λα/ω
+        shares = hampel_weights(solution.coefficients * system.diagonal[:, np.newaxis], weights)
         system, solution = solved(weights * shares)
         robust_weights = np.zeros(table.n_rows)
         robust_weights[index[order]] = shares
@@ -136,3 +129,107 @@ def resolve_compact(
         )
     resolved: Compact = resolve_kernel(kernel, table, random_state)
     return resolved
+
+
+def hampel_weights(residuals: FloatArray, weights: FloatArray) -> FloatArray:
+    """Weights of rows by their residuals (n, p): 1 up to 2.5 robust standard deviations, falling to 1e-4 at 3.
+
+    Of several outputs the one that is farthest out decides.
+    """
+    middle = [_median(column, weights) for column in residuals.T]
+    scale = [_NORMAL * _median(np.abs(column - m), weights) for column, m in zip(residuals.T, middle, strict=True)]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(np.array(scale) > 0, np.abs(residuals) / scale, 0.0)  # no spread: no outliers
+    first, last = _HAMPEL
+    worst = np.max(ratio, axis=1)
+    return np.asarray(np.clip((last - worst) / (last - first), _OUTLIER, 1.0))
+
+
+def _median(values: FloatArray, weights: FloatArray) -> float:
+    """Median of rows that count by their weights: a row of weight 2 is the row twice."""
+    order = np.argsort(values, kind="stable")
+    values, shares = values[order], np.cumsum(weights[order]) / np.sum(weights)
+    below, above = np.searchsorted(shares, [0.5 * (1.0 - _ROUNDING), 0.5 * (1.0 + _ROUNDING)])
+    return float(values[below] + values[min(int(above), len(values) - 1)]) / 2
+
+
+# --------------------------------------------------------------------------------------------------------- error bars
+
+
+@dataclass(frozen=True)
+class CompactVariance:
+    r"""Error bars: :math:`k(x,x) - k^\top H^{-1}k + (1-\eta^\top k)^2/1^\top\eta`, the last term with an intercept."""
+
+    kernel: Compact
+    sparse_kernel: SparseKernel
+    system: CompactSystem
+    eta: FloatArray | None
+
+    def variances(self, rows: Rows, executor: Executor) -> FloatArray:
+        """Variance of the function at the rows, shape (n,)."""
+        quadratic: Callable[[Any], FloatArray]
+        if self.system.factor is not None:
+            quadratic, rows_at_once = self.system.factor.half_norms, _TILE
+        else:  # one tile after the other: the products themselves use all workers
+            quadratic, rows_at_once = partial(_by_gradients, self.system, executor), _COLUMNS
+            executor = Sequence()
+        work = _Reduction(self.sparse_kernel, self.eta, quadratic, rows_at_once)
+        return self._not_negative(float(self.kernel.amplitude) + executor.map(work, ArrayTable(rows)))
+
+    def covariance(self, rows: Rows, executor: Executor) -> FloatArray:
+        """Covariance of the function between the rows, shape (n, n)."""
+        block = rows.read(0, rows.n_rows).astype(np.float64)
+        values = self.sparse_kernel.cross(block)
+        result = self.kernel(block) - values @ self.system.solve(_columns(values), executor)
+        if self.eta is not None:
+            residual = 1.0 - values @ self.eta
+            result += np.outer(residual, residual) / np.sum(self.eta)
+        result = (result + result.T) / 2
+        if len(result):
+            self._refuse_negative(float(np.linalg.eigvalsh(result)[0]) / len(result), "an eigenvalue of the covariance")
+        diagonal = np.einsum("ii->i", result)
+        diagonal[...] = self._not_negative(diagonal)
+        return np.asarray(result)
+
+    def _not_negative(self, variances: FloatArray) -> FloatArray:
+        """Refuse variances below zero by more than rounding, or what the tolerance of conjugate gradients allows."""
+        self._refuse_negative(float(np.min(variances, initial=0.0)), "a predictive variance")
+        return np.maximum(variances, 0.0)
+
+    def _refuse_negative(self, least: float, what: str) -> None:
+        tol = _NEGATIVE if self.system.factor is not None else 10.0 * self.system.options.tol
+        if least < -min(max(_NEGATIVE, tol), _MOST_NEGATIVE) * float(self.kernel.amplitude):
+            msg = (
+                f"{what} is {least:.3g}, below zero: the kernel is not positive definite on these rows and the "
+                "training rows together. Use a larger exponent or dimension of the kernel (None guarantees "
+                "definiteness), or predict without return_std and return_cov."
+            )
+            raise NotPositiveDefiniteError(msg)
+
+
+@dataclass(frozen=True)
+class _Reduction(RowPass):
+    """What the data take from the prior variance, kᵀH⁻¹k of sparse rows k (q, n), and what an intercept adds to it."""
+
+    kernel: SparseKernel
+    eta: FloatArray | None
+    quadratic: Callable[[Any], FloatArray]
+    rows_at_once: int
+
+    name, shape = "rows", ()
+    width = 1024  # a solution for each row
+
+    def apply(self, tile: Tile, out: AnyArray) -> None:
+        values = self.kernel.cross(tile.rows)
+        out[...] = -self.quadratic(values)
+        if self.eta is not None:
+            out += (1.0 - values @ self.eta) ** 2 / np.sum(self.eta)
+
+
+def _by_gradients(system: CompactSystem, executor: Executor, values: Any) -> FloatArray:
+    return np.asarray(values.multiply(system.solve(_columns(values), executor).T).sum(axis=1))
+
+
+def _columns(values: Any) -> FloatArray:
+    """Sparse rows as right-hand sides, in float64 as conjugate gradients need it."""
+    return np.asarray(values.T.toarray(), dtype=np.float64)

@@ -5,9 +5,9 @@ Everything is in the order of places of the sparse kernel (see ``mercer.engine.s
 
 from __future__ import annotations
 
-import sys
 import warnings
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,12 +20,11 @@ from mercer._stored.checks import check_finite, check_shape, need
 from mercer._typing import FloatArray
 from mercer.engine import Executor, Sequence, SparseGram, SparseKernel, available_memory
 from mercer.exceptions import NotPositiveDefiniteError
-from mercer.solvers.conjugate_gradient import conjugate_gradient
+from mercer.solvers.conjugate_gradient import conjugate_gradient, print_residual
 from mercer.solvers.dense import pivoted_cholesky
-from mercer.solvers.lanczos import extreme_eigenvalues, smallest_eigenvalue, stochastic_log_determinant
-from mercer.solvers.preconditioners import NystromPreconditioner
+from mercer.solvers.lanczos import extreme_eigenvalues, stochastic_log_determinant
+from mercer.solvers.preconditioners import Incomplete, Jacobi, NystromPreconditioner, Unchanged
 from mercer.solvers.sparse_cholesky import SparseFactor, sparse_cholesky
-from mercer.solvers.sparse_preconditioners import Incomplete, Jacobi
 from mercer.solvers.sparse_symbolic import count_fill, ordering_permutation
 
 __all__ = ["CompactSystem", "Options", "least_eigenvalue"]
@@ -43,7 +42,10 @@ _LEAST_STEPS, _DEFINITE_STEPS, _MOST_DEFINITE_STEPS = 50, 400, 4000  # until the
 _DEFINITE_WORK = 1e9  # multiplications that may go into it: more steps for small matrices
 _MANY_STEPS = 150  # of conjugate gradients, beyond which an incomplete factor is worth its making
 _BYTES_FOR_INCOMPLETE = 60  # per entry of the matrix, while an incomplete factor is made
+_BYTES_OF_FACTOR = 12  # per entry; entries are not counted beyond what memory could hold
 _BYTES_WHILE_FACTORING = 48  # per entry of the factor: an index, a number, and what SuperLU needs besides
+
+Preconditioner: TypeAlias = Incomplete | Jacobi | Unchanged | NystromPreconditioner
 
 
 @stored
@@ -59,33 +61,13 @@ class Options:
 
 
 @stored
-@dataclass(frozen=True)
-class Unchanged:
-    """No preconditioner."""
-
-    def __call__(self, vectors: FloatArray) -> FloatArray:
-        """Return the vectors."""
-        return vectors
-
-
-Preconditioner: TypeAlias = Incomplete | Jacobi | Unchanged | NystromPreconditioner
-
-
-@stored
 class CompactSystem:
-    """H = K + λW⁻¹, factored or not.
-
-    Attributes
-    ----------
-    factor : SparseFactor or None
-    n_iter : int
-        Iterations of the last solution; 1 with a factor.
-    """
+    """H = K + λW⁻¹, factored or not."""
 
     gram: SparseGram
-    diagonal: FloatArray
+    diagonal: FloatArray  # (n,), of λW⁻¹
     options: Options
-    n_iter: int
+    n_iter: int  # of the last solution; 1 with a factor
     factor: SparseFactor | None
     _precondition: Preconditioner | None
 
@@ -123,15 +105,14 @@ class CompactSystem:
         if self.factor is not None:
             return self.factor.solve(right)
         options = self.options
-
-        def report(iteration: int, residual: float) -> None:
-            print(f"mercer: conjugate gradients: iteration {iteration}, residual {residual:.1e}", file=sys.stderr)
-
         result = conjugate_gradient(
-            lambda vectors: self.apply(vectors, executor), right,
-            precondition=self._precondition or Jacobi(self.diagonal + self._prior()),
-            tol=options.tol, max_iter=options.max_iter, callback=report if executor.verbose else None,
-        )  # fmt: skip
+            partial(self.apply, executor=executor),
+            right,
+            precondition=self._precondition or Jacobi(self.diagonal + self._prior),
+            tol=options.tol,
+            max_iter=options.max_iter,
+            callback=print_residual if executor.verbose else None,
+        )
         self.n_iter = result.iterations
         if not result.converged:
             warnings.warn(
@@ -148,11 +129,10 @@ class CompactSystem:
         if self.factor is not None:
             return self.factor.log_determinant, 0.0
         seed, steps, before = int(rng.integers(2**31)), _STEPS, np.inf
+        apply, n_points = partial(self.apply, executor=executor), self.gram.n_points
         while True:
-            value, error = stochastic_log_determinant(
-                lambda vectors: self.apply(vectors, executor),
-                self.gram.n_points, n_probes=_PROBES, n_steps=steps, rng=np.random.default_rng(seed),
-            )  # fmt: skip
+            rng = np.random.default_rng(seed)
+            value, error = stochastic_log_determinant(apply, n_points, n_probes=_PROBES, n_steps=steps, rng=rng)
             # With too few steps the estimate is biased, which the spread of the probes does not tell.
             change = abs(value - before)
             if change <= error or steps >= _MOST_STEPS:
@@ -161,36 +141,35 @@ class CompactSystem:
 
     def condition(self, least: float, rng: np.random.Generator, executor: Executor) -> float:
         """Estimate of the condition number of H, from above if there is noise; ``least`` bounds eigenvalues of K."""
-        noise = float(np.min(self.diagonal))
+        noise, apply = float(np.min(self.diagonal)), partial(self.apply, executor=executor)
         found = extreme_eigenvalues(
-            lambda vectors: self.apply(vectors, executor), self.gram.n_points,
-            tol=_TOLERANCE, max_iter=_SPECTRUM_STEPS, rng=rng, scale=noise,
-        )  # fmt: skip
+            apply, self.gram.n_points, tol=_TOLERANCE, max_iter=_SPECTRUM_STEPS, rng=rng, scale=noise
+        )
         # The largest eigenvalue is found at once, the least slowly and from above: noise bounds it from below.
-        return found.largest.value / (noise + least if noise + least > 0 else found.smallest.value)
+        return found.largest / (noise + least if noise + least > 0 else found.smallest)
 
-    def _prior(self) -> FloatArray:
-        """The diagonal of K."""
-        return np.full(self.gram.n_points, float(np.max(self.gram.values, initial=0.0)))
-
-    def _matrix(self) -> Any:
-        return self.gram.plus_diagonal(self.diagonal)
+    @property
+    def _prior(self) -> float:
+        """The number on the diagonal of K."""
+        return float(np.max(self.gram.values, initial=0.0))
 
     def _factored(self) -> SparseFactor | None:
         """The factor, if it is asked for, or if it is small."""
         choose = self.options.solver == "auto"
         if self.options.solver == "cg" or (choose and self._fills_up()):
             return None
-        matrix = self._matrix()
+        matrix, available = self.gram.plus_diagonal(self.diagonal), available_memory()
         permutation = ordering_permutation(matrix, self.options.ordering)
-        n_entries = count_fill(matrix, permutation)
+        countable = 2**62 if available is None else available // _BYTES_OF_FACTOR
+        n_entries = count_fill(matrix, permutation, most=_FACTORED if choose else countable)
         if choose and n_entries > _FACTORED:
             return None
-        needed, available = _BYTES_WHILE_FACTORING * n_entries, available_memory()
+        needed = _BYTES_WHILE_FACTORING * n_entries
         if available is not None and needed > available:
             msg = (
-                f"the factor of the kernel matrix would have {n_entries:.2g} entries, and need {needed / 1e9:.1f} GB "
-                f"to make, where {available / 1e9:.1f} GB are available. Use solver='cg', or a smaller length scale."
+                f"the factor of the kernel matrix would have at least {n_entries:.2g} entries, and need "
+                f"{needed / 1e9:.1f} GB to make, where {available / 1e9:.1f} GB are available. Use solver='cg', or a "
+                "smaller length scale."
             )
             raise MemoryError(msg)
         return sparse_cholesky(matrix, ordering=permutation)
@@ -217,10 +196,10 @@ class CompactSystem:
         if name is None:
             return Unchanged()
         if name == "jacobi":
-            return Jacobi(self.diagonal + self._prior())
+            return Jacobi(self.diagonal + self._prior)
         if name == "incomplete":
-            return Incomplete(self._matrix())
-        return _two_level(kernel, self.diagonal, float(self._prior()[0]))
+            return Incomplete(self.gram.plus_diagonal(self.diagonal))
+        return _two_level(kernel, self.diagonal, self._prior)
 
     def _takes_long(self) -> bool:
         """Whether conjugate gradients would need many steps: √κ/2 · log(2/tol), with κ bounded by sums of rows."""
@@ -233,14 +212,19 @@ class CompactSystem:
 def least_eigenvalue(gram: SparseGram, noise: float, rng: np.random.Generator, executor: Executor) -> float:
     """Bound the least eigenvalue of K from below; raise if K + λI is not safely positive definite."""
     scale = min(noise, 0.1 * float(np.max(gram.values, initial=0.0)))
-    max_iter = max(_DEFINITE_STEPS, int(_DEFINITE_WORK / max(1, gram.nnz)))
-    found = smallest_eigenvalue(
-        lambda vectors: gram.times(vectors, executor=executor), gram.n_points,
-        tol=_TOLERANCE, min_iter=_LEAST_STEPS, max_iter=min(max_iter, _MOST_DEFINITE_STEPS), rng=rng, scale=scale,
-    )  # fmt: skip
+    affordable = max(_DEFINITE_STEPS, int(_DEFINITE_WORK / max(1, gram.nnz)))
+    found = extreme_eigenvalues(
+        partial(gram.times, executor=executor),
+        gram.n_points,
+        tol=_TOLERANCE,
+        min_iter=_LEAST_STEPS,
+        max_iter=min(affordable, _MOST_DEFINITE_STEPS),
+        rng=rng,
+        scale=scale,
+    )
     # A residual tells that some eigenvalue is that close, and may be smaller than its distance from the least: what is
     # subtracted is the tolerance, which is larger.
-    bound = min(found.bound, found.value - _TOLERANCE * max(abs(found.value), scale))
+    bound = min(found.bound, found.smallest - _TOLERANCE * max(abs(found.smallest), scale))
     if not bound > -_SAFE * noise:
         state = "is" if found.converged else "could only be bounded by"
         msg = (
@@ -267,14 +251,14 @@ def _two_level(kernel: SparseKernel, diagonal: FloatArray, prior: float) -> Nyst
     inner = (columns.T @ (columns * weights[:, np.newaxis])).toarray()
     half = solve_triangular(lower, inner, lower=True)
     gram = solve_triangular(lower, half.T, lower=True)
-
-    def features(vectors: FloatArray) -> FloatArray:
-        return np.asarray(columns @ solve_triangular(lower, vectors, lower=True, trans="T"))
-
-    def transposed(vectors: FloatArray) -> FloatArray:
-        return np.asarray(solve_triangular(lower, columns.T @ vectors, lower=True))
-
-    return NystromPreconditioner(features, transposed, gram, noise, weights)
+    return NystromPreconditioner(
+        times=lambda vectors: columns @ vectors,
+        transposed_times=lambda vectors: columns.T @ vectors,
+        lower=lower,
+        gram=gram,
+        noise=noise,
+        weights=weights,
+    )
 
 
 def _squared_norms(columns: Any, lower: FloatArray) -> FloatArray:

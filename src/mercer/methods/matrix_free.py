@@ -1,16 +1,14 @@
 """The exact system by conjugate gradients, without its matrix."""
 
-import sys
 from typing import Any
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from mercer._typing import FloatArray
 from mercer._validation import check_random_state
 from mercer.engine import ArrayTable, Executor, Features, Rows, kernel_times, normal_statistics, transposed_times
 from mercer.kernels import Kernel
-from mercer.solvers.conjugate_gradient import IterativeSolution, conjugate_gradient
+from mercer.solvers.conjugate_gradient import IterativeSolution, conjugate_gradient, print_residual
 from mercer.solvers.dense import pivoted_cholesky
 from mercer.solvers.preconditioners import NystromPreconditioner
 
@@ -41,29 +39,7 @@ def solve_matrix_free(
     def apply(vectors: FloatArray) -> FloatArray:
         return kernel_times(rows, kernel, points, vectors, executor=executor) + diagonal * vectors
 
-    def report(iteration: int, residual: float) -> None:
-        print(f"mercer: conjugate gradients: iteration {iteration}, residual {residual:.1e}", file=sys.stderr)
-
-    precondition = _nystrom_preconditioner(
-        rows, kernel, points, noise=noise, weights=weights, random_state=random_state, executor=executor
-    )
-    return conjugate_gradient(
-        apply, right, precondition=precondition, tol=tol, max_iter=max_iter,
-        callback=report if executor.verbose else None,
-    )  # fmt: skip
-
-
-def _nystrom_preconditioner(
-    rows: Rows,
-    kernel: Kernel,
-    points: FloatArray,
-    *,
-    noise: float,
-    weights: FloatArray,
-    random_state: Any,
-    executor: Executor,
-) -> NystromPreconditioner:
-    """Low-rank preconditioner on points drawn at random; its own products are tiled like all others."""
+    # A low-rank preconditioner on points drawn at random; its own products are tiled like all others.
     n = len(points)
     rank = min(n, 100 + int(4 * np.sqrt(n)))  # a pass over n·rank values stays small beside one over n²
     chosen = np.sort(check_random_state(random_state).permutation(n)[:rank])
@@ -71,15 +47,14 @@ def _nystrom_preconditioner(
     block[...] = kernel.bind(points[chosen]).tile(rows.take(chosen))
     factor = pivoted_cholesky(block, tolerance=_RANK_TOLERANCE)
     basis, lower = points[chosen[factor.order]], factor.lower
-    features = Features(kernel, basis, lower=lower)
-    gram = normal_statistics(ArrayTable(rows, weights=weights), features, executor=executor).gram
-
-    def apply_features(vectors: FloatArray) -> FloatArray:
-        unwhitened = solve_triangular(lower, vectors, lower=True, trans="T", check_finite=False)
-        return kernel_times(rows, kernel, basis, unwhitened, executor=executor)
-
-    def apply_transposed(vectors: FloatArray) -> FloatArray:
-        product = transposed_times(rows, kernel, basis, vectors, executor=executor)
-        return np.asarray(solve_triangular(lower, product, lower=True, check_finite=False))
-
-    return NystromPreconditioner(apply_features, apply_transposed, gram, noise, weights)
+    table = ArrayTable(rows, weights=weights)
+    precondition = NystromPreconditioner(
+        times=lambda vectors: kernel_times(rows, kernel, basis, vectors, executor=executor),
+        transposed_times=lambda vectors: transposed_times(rows, kernel, basis, vectors, executor=executor),
+        lower=lower,
+        gram=normal_statistics(table, Features(kernel, basis, lower=lower), executor=executor).gram,
+        noise=noise,
+        weights=weights,
+    )
+    callback = print_residual if executor.verbose else None
+    return conjugate_gradient(apply, right, precondition=precondition, tol=tol, max_iter=max_iter, callback=callback)

@@ -1,5 +1,6 @@
 """Conjugate gradients for several right-hand sides at once."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -7,29 +8,19 @@ import numpy as np
 
 from mercer._typing import FloatArray
 
-__all__ = ["IterativeSolution", "conjugate_gradient"]
+__all__ = ["IterativeSolution", "conjugate_gradient", "print_residual"]
 
 Operator = Callable[[FloatArray], FloatArray]
 
 
 @dataclass(frozen=True)
 class IterativeSolution:
-    """What an iterative solver found, and whether to believe it.
+    """What an iterative solver found, and whether to believe it."""
 
-    Attributes
-    ----------
-    value : array (n, p)
-    converged : bool
-        Whether every relative residual is at most the tolerance.
-    iterations : int
-    residual : float
-        The largest relative residual |b - Hx|/|b|, computed from the solution itself at the end, not by the recurrence.
-    """
-
-    value: FloatArray
-    converged: bool
+    value: FloatArray  # (n, p)
+    converged: bool  # every relative residual is at most the tolerance
     iterations: int
-    residual: float
+    residual: float  # the largest |b - Hx|/|b|, computed from the solution at the end, not by the recurrence
 
 
 def conjugate_gradient(
@@ -54,14 +45,15 @@ def conjugate_gradient(
     scale = np.linalg.norm(right, axis=0)
     scale[scale == 0] = 1.0
     residual, worst, iterations = right.copy(), 1.0 if np.any(right) else 0.0, 0
+
+    def report(step: int, norms: FloatArray) -> None:
+        if callback is not None:
+            callback(iterations + step, float(np.max(norms / scale)))
+
     # The recurrence for the residual drifts: when it says that all is done, start again from the true residual, for as
     # long as that helps.
     while worst > tol and iterations < max_iter:
-        report = None if callback is None else _relative(callback, scale, iterations)
-        x, steps = _descend(
-            apply, residual, precondition=precondition, target=tol * scale, max_iter=max_iter - iterations,
-            report=report,
-        )  # fmt: skip
+        x, steps = _descend(apply, residual, precondition, tol * scale, max_iter - iterations, report)
         iterations += steps
         candidate = best + x
         new_residual = right - apply(candidate)
@@ -75,20 +67,18 @@ def conjugate_gradient(
     return IterativeSolution(best * size, bool(worst <= tol), iterations, worst)
 
 
-def _relative(
-    callback: Callable[[int, float], None], scale: FloatArray, done: int
-) -> Callable[[int, FloatArray], None]:
-    return lambda step, norms: callback(done + step, float(np.max(norms / scale)))
+def print_residual(iteration: int, residual: float) -> None:
+    """Print how far the iteration is: a callback for ``conjugate_gradient``."""
+    print(f"mercer: conjugate gradients: iteration {iteration}, residual {residual:.1e}", file=sys.stderr)
 
 
 def _descend(
     apply: Operator,
     residual: FloatArray,
-    *,
     precondition: Operator,
     target: FloatArray,
     max_iter: int,
-    report: Callable[[int, FloatArray], None] | None,
+    report: Callable[[int, FloatArray], None],
 ) -> tuple[FloatArray, int]:
     """Run the recurrence from zero until it says that all systems are done, or breaks down; count its steps."""
     x, residual = np.zeros_like(residual), residual.copy()
@@ -96,8 +86,7 @@ def _descend(
     rho_before = np.full(x.shape[1], np.inf)
     for iteration in range(max_iter):
         norms = np.linalg.norm(residual, axis=0)
-        if report is not None:
-            report(iteration, norms)
+        report(iteration, norms)
         active = norms > target
         if not np.any(active):
             return x, iteration

@@ -18,23 +18,16 @@ C. C. Paige, Accuracy and effectiveness of the Lanczos algorithm for the symmetr
 Appl. 38 (2017).
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from scipy.linalg import eigh_tridiagonal
 
-from mercer._typing import FloatArray
+from mercer._typing import AnyArray, FloatArray
 from mercer.exceptions import NotPositiveDefiniteError
 
-__all__ = [
-    "EigenvalueBound",
-    "ExtremeEigenvalues",
-    "extreme_eigenvalues",
-    "smallest_eigenvalue",
-    "stochastic_log_determinant",
-]
+__all__ = ["ExtremeEigenvalues", "extreme_eigenvalues", "stochastic_log_determinant"]
 
 Operator = Callable[[FloatArray], FloatArray]
 Random: TypeAlias = np.random.Generator | np.random.RandomState
@@ -44,50 +37,22 @@ _CHECK_EVERY = 10  # steps, or a twentieth of those made: the tridiagonal proble
 _ROUNDING = 8 * float(np.finfo(np.float64).eps)
 
 
-@dataclass(frozen=True)
-class EigenvalueBound:
-    """An extreme eigenvalue between two numbers.
+class ExtremeEigenvalues(NamedTuple):
+    """Both ends of a spectrum, from one run; the smallest decides when it stops.
 
-    Attributes
-    ----------
-    value : float
-        The Ritz value: the smallest eigenvalue is at most this, the largest at least.
-    bound : float
-        The value moved outwards by the residual norm of its Ritz vector. An eigenvalue lies between the two; it is the
-        extreme one unless the random start had (almost) no component along the extreme eigenvector.
-    iterations : int
-    converged : bool
-        Whether the residual norm came below the tolerance, or nothing was left to look at.
+    An eigenvalue lies between ``bound`` and ``smallest``; it is the smallest of all unless the random start had
+    (almost) no component along its eigenvector.
     """
 
-    value: float
-    bound: float
+    smallest: float  # a Ritz value: the smallest eigenvalue is at most this
+    bound: float  # the same, less the residual norm of its Ritz vector
+    largest: float  # a Ritz value: the largest eigenvalue is at least this
     iterations: int
-    converged: bool
-
-
-@dataclass(frozen=True)
-class ExtremeEigenvalues:
-    """Both ends of a spectrum, from one run; only the smallest decides when it stops."""
-
-    smallest: EigenvalueBound
-    largest: EigenvalueBound
-
-    @property
-    def condition(self) -> float:
-        """The quotient of the Ritz values, at most the condition number; infinite if the smallest is not positive."""
-        return self.largest.value / self.smallest.value if self.smallest.value > 0 else float("inf")
-
-
-def smallest_eigenvalue(
-    apply: Operator, n: int, *, tol: float, max_iter: int, rng: Random, scale: float | None = None, min_iter: int = 1
-) -> EigenvalueBound:
-    """Bound the smallest eigenvalue of a symmetric matrix from both sides; see ``extreme_eigenvalues``."""
-    return extreme_eigenvalues(apply, n, tol=tol, max_iter=max_iter, rng=rng, scale=scale, min_iter=min_iter).smallest
+    converged: bool  # the residual norm came below the tolerance, or nothing was left to look at
 
 
 def extreme_eigenvalues(
-    apply: Operator, n: int, *, tol: float, max_iter: int, rng: Random, scale: float | None = None, min_iter: int = 1
+    apply: Operator, n: int, *, tol: float, max_iter: int, rng: Random, scale: float = 0.0, min_iter: int = 1
 ) -> ExtremeEigenvalues:
     """Bound the smallest and the largest eigenvalue of a symmetric matrix, given by its products.
 
@@ -103,8 +68,8 @@ def extreme_eigenvalues(
     max_iter : int
         At least 1.
     rng : Generator or RandomState
-    scale : float or None
-        What the eigenvalue is to be compared with, for example the noise; None: its own size.
+    scale : float
+        What the eigenvalue is to be compared with besides its own size, for example the noise.
     min_iter : int
         Steps at the least: a residual can be small before an eigenvalue at the end of the spectrum has been seen.
 
@@ -113,32 +78,22 @@ def extreme_eigenvalues(
     >>> import numpy as np
     >>> eigenvalues = np.linspace(1.0, 4.0, 50)[:, np.newaxis]
     >>> both = extreme_eigenvalues(lambda x: eigenvalues * x, 50, tol=1e-8, max_iter=100, rng=np.random.default_rng(0))
-    >>> both.smallest.converged, round(both.smallest.value, 6), round(both.condition, 4)
+    >>> both.converged, round(both.smallest, 6), round(both.largest, 6)
     (True, 1.0, 4.0)
     """
     if n < 1 or max_iter < 1:
         raise ValueError(f"Lanczos needs a row and a step, got n={n} and max_iter={max_iter}.")
+    start, check = rng.standard_normal((n, 1)), _CHECK_EVERY
     diagonal, beside = np.zeros(max_iter), np.zeros(max_iter)
-    # No reorthogonalisation, which would keep all vectors. Once a Ritz value has converged the vectors lose their
-    # orthogonality along its Ritz vector alone (Paige), and copies of it appear; nothing false does, least of all at
-    # the ends of the spectrum, and |β_k s_k| stays a residual norm up to rounding.
-    q = _unit(rng.standard_normal((n, 1)))
-    before, check = np.zeros_like(q), _CHECK_EVERY
-    for k in range(max_iter):
-        product = apply(q) - (beside[k - 1] if k else 0.0) * before
-        diagonal[k] = q[:, 0] @ product[:, 0]
-        product -= diagonal[k] * q
-        beside[k] = np.linalg.norm(product)
+    for k, (alpha, beta, invariant) in enumerate(_lanczos(apply, start / np.linalg.norm(start), max_iter)):
+        diagonal[k], beside[k], exhausted = alpha[0], beta[0], bool(invariant[0])
         if not np.isfinite(beside[k]):
-            return _undefined(k + 1)
-        # β ≈ 0: the space is invariant. One eigenvector for each eigenvalue is in it, by the random start.
-        exhausted = bool(beside[k] <= np.sqrt(n) * _ROUNDING * np.max(np.abs(diagonal[: k + 1]) + beside[: k + 1]))
+            return ExtremeEigenvalues(np.nan, -np.inf, np.nan, k + 1, converged=False)
         if exhausted or k + 1 >= check or k + 1 == max_iter:
             check = k + 1 + max(_CHECK_EVERY, (k + 1) // 20)
-            found = _ritz(diagonal[: k + 1], beside[: k + 1], tol=tol, scale=scale or 0.0, exhausted=exhausted)
-            if exhausted or (found.smallest.converged and k + 1 >= min_iter):
+            found = _ritz(diagonal[: k + 1], beside[: k + 1], tol=tol, scale=scale, exhausted=exhausted)
+            if exhausted or (found.converged and k + 1 >= min_iter):
                 break
-        before, q = q, product / beside[k]
     return found
 
 
@@ -162,7 +117,13 @@ def stochastic_log_determinant(
     if n == 0:
         return 0.0, 0.0
     probes = np.where(rng.standard_normal((n, n_probes)) < 0, -1.0, 1.0)
-    diagonal, beside, steps = _several(apply, probes / np.sqrt(n), n_steps)
+    diagonal, beside = np.zeros((n_steps, n_probes)), np.zeros((n_steps, n_probes))
+    steps = np.full(n_probes, n_steps)
+    for k, (alpha, beta, invariant) in enumerate(_lanczos(apply, probes / np.sqrt(n), n_steps)):
+        diagonal[k], beside[k] = alpha, beta
+        steps[invariant] = np.minimum(steps[invariant], k + 1)
+        if np.all(invariant):
+            break
     estimates = np.empty(n_probes)
     for i in range(n_probes):
         k = steps[i]
@@ -177,50 +138,41 @@ def stochastic_log_determinant(
     return float(np.mean(estimates)), float(error)
 
 
-def _several(apply: Operator, q: FloatArray, n_steps: int) -> tuple[FloatArray, FloatArray, list[int]]:
-    """Lanczos from each unit column of q: T of each, and the number of steps until its space was invariant."""
+def _lanczos(apply: Operator, q: FloatArray, n_steps: int) -> Iterator[tuple[FloatArray, FloatArray, AnyArray]]:
+    """Lanczos from each unit column of q: for each step α and β of the columns, and whether their spaces are invariant.
+
+    No reorthogonalisation, which would keep all vectors. Once a Ritz value has converged the vectors lose their
+    orthogonality along its Ritz vector alone (Paige), and copies of it appear; nothing false does, least of all at the
+    ends of the spectrum, and |β_k s_k| stays a residual norm up to rounding.
+    """
     n, p = q.shape
-    diagonal, beside, steps = np.zeros((n_steps, p)), np.zeros((n_steps, p)), [n_steps] * p
-    before, largest = np.zeros_like(q), np.zeros(p)
-    for k in range(n_steps):
-        product = apply(q)
-        if k:
-            product = product - beside[k - 1] * before
-        diagonal[k] = np.einsum("ij,ij->j", q, product)
-        product = product - diagonal[k] * q
-        beside[k] = np.linalg.norm(product, axis=0)
-        largest = np.maximum(largest, np.abs(diagonal[k]) + beside[k])
-        ended = beside[k] <= np.sqrt(n) * _ROUNDING * largest
-        for i in np.flatnonzero(ended):  # a column that has ended is zero from here on, and ends again in every step
-            steps[i] = min(steps[i], k + 1)
-        if np.all(ended):
-            break
-        before, q = q, np.where(ended, 0.0, product / np.where(ended, 1.0, beside[k]))
-    return diagonal, beside, steps
+    before, beta, largest = np.zeros_like(q), np.zeros(p), np.zeros(p)
+    for _ in range(n_steps):
+        product = apply(q) - beta * before
+        alpha = _dots(q, product)
+        product -= alpha * q
+        beta = np.sqrt(_dots(product, product))
+        largest = np.maximum(largest, np.abs(alpha) + beta)
+        # β ≈ 0: the space is invariant. One eigenvector for each eigenvalue is in it, by the random start.
+        invariant = beta <= np.sqrt(n) * _ROUNDING * largest
+        yield alpha, beta, invariant
+        # A column that has ended is zero from here on, and ends again in every step.
+        before, q = q, product / np.where(invariant, np.inf, beta)
 
 
-def _unit(vector: FloatArray) -> FloatArray:
-    return np.asarray(vector / np.linalg.norm(vector))
+def _dots(left: FloatArray, right: FloatArray) -> FloatArray:
+    """Inner products of the columns; of a single one by BLAS."""
+    if left.shape[1] == 1:
+        return np.array([left[:, 0] @ right[:, 0]])
+    return np.asarray(np.einsum("ij,ij->j", left, right))
 
 
 def _ritz(diagonal: FloatArray, beside: FloatArray, *, tol: float, scale: float, exhausted: bool) -> ExtremeEigenvalues:
-    """Both extreme Ritz values with their residual norms."""
+    """Both extreme Ritz values, and the residual norm of the smallest."""
     k = len(diagonal)
-    pairs = [eigh_tridiagonal(diagonal, beside[:-1], select="i", select_range=(end, end)) for end in (0, k - 1)]
-    (low, low_vector), (high, high_vector) = ((float(values[0]), vectors[:, 0]) for values, vectors in pairs)
-    rounding = _ROUNDING * max(abs(low), abs(high))
-    low_residual, high_residual = (float(abs(beside[-1] * vector[-1])) for vector in (low_vector, high_vector))
-    return ExtremeEigenvalues(
-        EigenvalueBound(low, low - low_residual - rounding, k, exhausted or low_residual <= tol * max(abs(low), scale)),
-        EigenvalueBound(
-            high, high + high_residual + rounding, k, exhausted or high_residual <= tol * max(abs(high), scale)
-        ),
-    )
-
-
-def _undefined(iterations: int) -> ExtremeEigenvalues:
-    """What is known of a matrix whose products are not finite."""
-    nan, inf = float("nan"), float("inf")
-    return ExtremeEigenvalues(
-        EigenvalueBound(nan, -inf, iterations, False), EigenvalueBound(nan, inf, iterations, False)
-    )
+    values, vectors = eigh_tridiagonal(diagonal, beside[:-1], select="i", select_range=(0, 0))
+    smallest, residual = float(values[0]), float(abs(beside[-1] * vectors[-1, 0]))
+    largest = float(eigh_tridiagonal(diagonal, beside[:-1], select="i", select_range=(k - 1, k - 1))[0][0])
+    bound = smallest - residual - _ROUNDING * max(abs(smallest), abs(largest))
+    converged = exhausted or residual <= tol * max(abs(smallest), scale)
+    return ExtremeEigenvalues(smallest, bound, largest, k, converged)

@@ -9,7 +9,7 @@ plain arrays, which can be pickled, shared by threads, and take 12 bytes per ent
 =========  ===========  ==========================================================================
 symbol     code         meaning
 =========  ===========  ==========================================================================
-P          order        row k of the permuted matrix is row order[k] of H; rank is its inverse
+P          order        PHPᵀ = H[order][:, order]; rank is the inverse permutation
 L          lower        by columns, sorted: the unit diagonal is the first entry of each
 D          pivots       positive, or there is no factor
 parent     parent       of a column in the elimination tree, -1 at a root
@@ -18,8 +18,6 @@ parent     parent       of a column in the elimination tree, -1 at a root
 References
 ----------
 T. A. Davis, Direct Methods for Sparse Linear Systems, SIAM 2006, chapters 3 and 4.
-J. R. Gilbert, E. G. Ng, B. W. Peyton, An efficient algorithm to compute row and column counts for sparse Cholesky
-factorization, SIAM J. Matrix Anal. Appl. 15 (1994).
 """
 
 from dataclasses import dataclass
@@ -36,17 +34,15 @@ from mercer._stored.checks import check_index, check_permutation, check_shape, c
 from mercer._typing import FloatArray, IntArray
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.solvers.sparse_symbolic import (
-    SUPERLU_NAMES,
     SYMMETRIC,
     Ordering,
     canonical,
-    check_name,
     elimination_tree,
-    inverse_order,
+    inverse,
     ordering_permutation,
 )
 
-__all__ = ["SparseFactor", "solve_lower", "solve_upper", "sparse_cholesky"]
+__all__ = ["SparseFactor", "solve_in_place", "sparse_cholesky"]
 
 _WIDTH = 4  # rows that half_norms solves for at once: they share the reading of L
 
@@ -54,26 +50,12 @@ _WIDTH = 4  # rows that half_norms solves for at once: they share the reading of
 @stored
 @dataclass(frozen=True)
 class SparseFactor:
-    """PHPᵀ = LDLᵀ, with L sparse.
+    """PHPᵀ = LDLᵀ; ``fill_in`` has the entries of L for each entry of H's lower triangle, diagonals included."""
 
-    Attributes
-    ----------
-    lower : csc_array (n, n)
-        L, unit lower triangular, indices sorted.
-    pivots : array (n,)
-        The diagonal of D.
-    order : array (n,)
-        The permutation: P H Pᵀ = H[order][:, order].
-    parent : array (n,)
-        The elimination tree.
-    fill_in : float
-        Entries of L for each entry of the lower triangle of H, diagonals included.
-    """
-
-    lower: csc_array
-    pivots: FloatArray
-    order: IntArray
-    parent: IntArray
+    lower: csc_array  # (n, n)
+    pivots: FloatArray  # (n,)
+    order: IntArray  # (n,)
+    parent: IntArray  # (n,)
     fill_in: float
 
     def check_stored(self) -> None:
@@ -99,10 +81,7 @@ class SparseFactor:
         """H⁻¹ right, for a vector (n,) or columns (n, p); 4·nnz·p operations."""
         columns = right[:, np.newaxis] if right.ndim == 1 else right
         x = np.ascontiguousarray(columns[self.order], dtype=np.float64)  # a copy
-        # Lᵀ P x = D⁻¹ L⁻¹ P right
-        solve_lower(self.lower.indptr, self.lower.indices, self.lower.data, x)
-        x /= self.pivots[:, np.newaxis]
-        solve_upper(self.lower.indptr, self.lower.indices, self.lower.data, x)
+        solve_in_place(self.lower, self.pivots, x)
         solution = np.empty_like(x)
         solution[self.order] = x
         return solution.reshape(np.shape(right))
@@ -112,17 +91,9 @@ class SparseFactor:
 
         Only columns of L that the row reaches in the elimination tree are touched. Compiled, without the GIL, with
         buffers of its own, 8·4·n bytes: callers may give parts of the rows to different threads.
-
-        Parameters
-        ----------
-        rows : csr_array (q, n)
-
-        Returns
-        -------
-        array (q,)
         """
         n, norms = len(self.pivots), np.zeros(rows.shape[0])
-        rank = inverse_order(self.order)
+        rank = inverse(self.order)
         # Rows solved for together should reach the same columns: neighbours in the tree have nearby ranks.
         sequence = np.argsort(_first_ranks(rows, rank), kind="stable")
         tree = (self.parent, np.full(n, -1, dtype=np.int64), np.empty(n, dtype=np.int64))
@@ -144,7 +115,7 @@ def sparse_cholesky(matrix: csr_array, *, ordering: Ordering = "amd") -> SparseF
     matrix : csr_array (n, n)
         float64, both triangles stored.
     ordering : {"amd", "colamd", "rcm", "natural"} or array (n,)
-        Minimum degree, SuperLU's column ordering, reverse Cuthill-McKee, none, or a permutation.
+        See ``ordering_permutation``.
 
     Raises
     ------
@@ -166,31 +137,43 @@ def sparse_cholesky(matrix: csr_array, *, ordering: Ordering = "amd") -> SparseF
         raise NotPositiveDefiniteError("the sparse matrix contains NaN or infinity: scale its rows.")
     if np.min(diagonal, initial=np.inf) <= 0:
         raise NotPositiveDefiniteError(_indefinite(float(np.min(diagonal))))
-    lower, pivots, order = _factored(columns, ordering)
+    order = ordering_permutation(columns, ordering)
+    lower, pivots, after = _factored(csc_array(columns[order][:, order]))
+    order = order[after]
     # The computed pivot is that of a matrix whose diagonal entry differs by eps for each entry in its row of L.
     lost = np.finfo(np.float64).eps * np.bincount(lower.indices, minlength=len(diagonal)) * diagonal[order]
     if np.any(pivots <= lost):
         raise NotPositiveDefiniteError(_indefinite(float(np.min(pivots))))
     # The tree of H's pattern, not of the numbers in L: one that cancels to zero would cut a branch off.
-    parent = elimination_tree(columns, order)
+    parent, _ = elimination_tree(columns, order)
     entries = (columns.nnz + len(diagonal)) // 2
     return SparseFactor(lower, pivots, order, parent, lower.nnz / max(entries, 1))
+
+
+def solve_in_place(lower: csc_array, pivots: FloatArray, x: FloatArray) -> None:
+    """Overwrite x (n, p) by (LDLᵀ)⁻¹x."""
+    _solve_lower(lower.indptr, lower.indices, lower.data, x)
+    x /= pivots[:, np.newaxis]
+    _solve_upper(lower.indptr, lower.indices, lower.data, x)
 
 
 # --------------------------------------------------------------------------------------------------- the backends
 
 
-def _factored(columns: csc_array, ordering: Ordering) -> tuple[csc_array, FloatArray, IntArray]:
+def _factored(columns: csc_array) -> tuple[csc_array, FloatArray, IntArray]:
+    """L, D, and the order in which the backend eliminates: it may move columns, as long as that makes no fill."""
     if columns.shape[0] == 0:
-        return columns, np.empty(0), ordering_permutation(columns, ordering)
-    cholmod = _cholmod()
-    return _by_superlu(columns, ordering) if cholmod is None else _by_cholmod(cholmod, columns, ordering)
-
-
-def _by_superlu(columns: csc_array, ordering: Ordering) -> tuple[csc_array, FloatArray, IntArray]:
-    columns, before, name = _permuted(columns, ordering, known=SUPERLU_NAMES)
+        return columns, np.empty(0), np.arange(0)
     try:
-        factor = splu(columns, permc_spec=SUPERLU_NAMES[name], **SYMMETRIC)
+        from sksparse import cholmod  # type: ignore[import-not-found, unused-ignore]
+    except ImportError:
+        return _by_superlu(columns)
+    return _by_cholmod(cholmod, columns)
+
+
+def _by_superlu(columns: csc_array) -> tuple[csc_array, FloatArray, IntArray]:
+    try:
+        factor = splu(columns, permc_spec="NATURAL", **SYMMETRIC)
     except RuntimeError as error:  # "Factor is exactly singular"
         raise NotPositiveDefiniteError(_indefinite(0.0)) from error
     # Only a diagonal pivot that is exactly zero is passed over for one below it.
@@ -199,18 +182,16 @@ def _by_superlu(columns: csc_array, ordering: Ordering) -> tuple[csc_array, Floa
     # SciPy copies both triangles out when asked for either: the pivots cost as much as all of L, so take all of it now.
     lower, pivots = factor.L, factor.U.diagonal()
     lower.sort_indices()
-    return lower, pivots, before[inverse_order(factor.perm_c)]
+    return lower, pivots, inverse(factor.perm_c)
 
 
 # Run with scikit-sparse 0.4.16 on SuiteSparse 5.12; of 0.5, which needs SuiteSparse 7, there is a double in the tests.
-def _by_cholmod(cholmod: ModuleType, columns: csc_array, ordering: Ordering) -> tuple[csc_array, FloatArray, IntArray]:
-    # CHOLMOD's "colamd" is minimum degree for symmetric matrices: ours stays SuperLU's.
-    columns, before, name = _permuted(columns, ordering, known=("amd", "natural"))
+def _by_cholmod(cholmod: ModuleType, columns: csc_array) -> tuple[csc_array, FloatArray, IntArray]:
     try:
         if hasattr(cholmod, "cho_factor"):  # 0.5
-            lower, after = cholmod.cholesky(columns, lower=True, order=name)
+            lower, after = cholmod.cholesky(columns, lower=True, order="natural")
         else:  # 0.4 warns of csc_array; a supernodal factor is LLᵀ: to make LDLᵀ of it would take as long again
-            factor = cholmod.cholesky(csc_matrix(columns), ordering_method=name, mode="supernodal")
+            factor = cholmod.cholesky(csc_matrix(columns), ordering_method="natural", mode="supernodal")
             lower, after = factor.L(), factor.P()
     except cholmod.CholmodNotPositiveDefiniteError as error:
         raise NotPositiveDefiniteError(_indefinite(None)) from error
@@ -218,26 +199,7 @@ def _by_cholmod(cholmod: ModuleType, columns: csc_array, ordering: Ordering) -> 
     lower.sort_indices()
     roots = lower.diagonal()
     lower.data /= np.repeat(roots, np.diff(lower.indptr))
-    return lower, roots**2, before[np.asarray(after)]
-
-
-def _cholmod() -> ModuleType | None:
-    try:
-        from sksparse import cholmod  # type: ignore[import-not-found, unused-ignore]
-    except ImportError:
-        return None
-    module: ModuleType = cholmod
-    return module
-
-
-def _permuted(columns: csc_array, ordering: Ordering, *, known: Any) -> tuple[csc_array, IntArray, str]:
-    """The matrix in an order that the backend does not know, and what is left for the backend to do."""
-    if isinstance(ordering, str):
-        check_name(ordering)
-        if ordering in known:
-            return columns, np.arange(columns.shape[0]), ordering
-    order = ordering_permutation(columns, ordering)
-    return csc_array(columns[order][:, order]), order, "natural"
+    return lower, roots**2, np.asarray(after)
 
 
 def _indefinite(pivot: float | None) -> str:
@@ -252,7 +214,7 @@ def _indefinite(pivot: float | None) -> str:
 
 
 @jit
-def solve_lower(pointers: IntArray, rows: IntArray, values: FloatArray, x: FloatArray) -> None:
+def _solve_lower(pointers: IntArray, rows: IntArray, values: FloatArray, x: FloatArray) -> None:
     """Overwrite x (n, p) by L⁻¹x, for unit lower L by columns, its diagonal first in each."""
     for j in range(x.shape[0]):
         for q in range(pointers[j] + 1, pointers[j + 1]):
@@ -261,8 +223,8 @@ def solve_lower(pointers: IntArray, rows: IntArray, values: FloatArray, x: Float
 
 
 @jit
-def solve_upper(pointers: IntArray, rows: IntArray, values: FloatArray, x: FloatArray) -> None:
-    """Overwrite x (n, p) by L⁻ᵀx, for L as in ``solve_lower``."""
+def _solve_upper(pointers: IntArray, rows: IntArray, values: FloatArray, x: FloatArray) -> None:
+    """Overwrite x (n, p) by L⁻ᵀx, for L as in ``_solve_lower``."""
     for j in range(x.shape[0] - 1, -1, -1):
         for q in range(pointers[j] + 1, pointers[j + 1]):
             for c in range(x.shape[1]):

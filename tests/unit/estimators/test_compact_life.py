@@ -10,7 +10,7 @@ from mercer import CompactClassifier, CompactRegressor, ExactRegressor
 from mercer.engine import SparseGram, sparse_kernel
 from mercer.exceptions import NotPositiveDefiniteError, StarvedWarning
 from mercer.kernels import CompactGaussian, Gaussian, Matern, Wendland
-from mercer.methods.robust_weights import hampel_weights
+from mercer.methods.compact import hampel_weights
 from tests.walks import assert_close, assert_refused
 
 KERNEL = Wendland(0.4, amplitude=2.5)

@@ -10,7 +10,7 @@ from mercer import CompactClassifier, CompactRegressor, ExactClassifier, ExactRe
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.kernels import CompactGaussian, Wendland
 from mercer.methods import compact_system
-from mercer.solvers.sparse_preconditioners import Incomplete, Jacobi
+from mercer.solvers.preconditioners import Incomplete, Jacobi
 
 KERNELS = [
     Wendland(0.4, amplitude=2.5),
