@@ -4,15 +4,16 @@ import numpy as np
 import pytest
 
 from mercer.datasets import make_waves
+from mercer.engine import sequential
 from mercer.engine.sequential import SequentialLearner
-from mercer.engine.stream_values import FactoredRows, TabulatedRows
+from mercer.engine.stream_values import FactoredRows, tabulate
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.kernels import Gaussian, Linear, Matern
 from mercer.kernels.stationary import StationarySection
 from mercer.solvers.compiled_blas import routines
 from mercer.solvers.recursive import Rules
-from mercer.solvers.recursive.block import FULL
-from mercer.solvers.recursive.values import fill_values, look_up
+from mercer.solvers.recursive.block import PANEL
+from mercer.solvers.recursive.blocks import fill_values, look_up
 
 RULES = Rules(1e-2, 200, 1e-2, 1e-6)
 
@@ -77,16 +78,16 @@ def test_rows_too_far_have_no_factors():
 
 
 @pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize("max_basis", [100, FULL + 24])
+@pytest.mark.parametrize("max_basis", [100, 2 * PANEL + 24])
 def test_tables_decide_as_factors_do(intercept, max_basis, monkeypatch):
     X, y = make_waves(1500, n_features=4, noise=0.1, random_state=0)
     rules = Rules(1e-2, max_basis, 1e-2, 1e-6, intercept=intercept)
     factored = learned(X, y, Gaussian(1.0), rules)
-    assert isinstance(factored._values, FactoredRows)
+    assert factored._values.has_factors
     assert factored.recursion.n_pruned > 100
     monkeypatch.setattr(StationarySection, "factors", lambda *_: None)
     tabulated = learned(X, y, Gaussian(1.0), rules)
-    assert isinstance(tabulated._values, TabulatedRows)
+    assert not tabulated._values.has_factors
     assert_same(factored, tabulated)
 
 
@@ -102,13 +103,13 @@ def test_a_stream_may_go_far_away(distance):
 
 
 def count_tables(monkeypatch):
-    tables, table = [], TabulatedRows.table
+    tables = []
 
-    def counting(self, points, rows):
+    def counting(kernel, points, rows, fixed):
         tables.append(len(rows))
-        return table(self, points, rows)
+        return tabulate(kernel, points, rows, fixed)
 
-    monkeypatch.setattr(TabulatedRows, "table", counting)
+    monkeypatch.setattr(sequential, "tabulate", counting)
     return tables
 
 
@@ -118,7 +119,6 @@ def test_after_a_single_far_row_factors_are_used_again(monkeypatch):
     tables = count_tables(monkeypatch)
     learner = learned(X, y, Gaussian(0.8), rules=Rules(1e-2, 30, 1e-2, 1e-6))
     assert 700 not in learner.recursion.births
-    assert isinstance(learner._values, FactoredRows)
     assert 0 < sum(tables) < 3000
 
 
@@ -127,12 +127,12 @@ def test_kernels_without_factors_are_asked_once(monkeypatch):
     asked, bind = [], FactoredRows._bind
     monkeypatch.setattr(FactoredRows, "_bind", lambda *arguments: asked.append(1) or bind(*arguments))
     learner = learned(X, y, Matern(1.0), sizes=30)
-    assert isinstance(learner._values, TabulatedRows)
+    assert not learner._values.has_factors
     assert len(asked) == 1
 
 
 @pytest.mark.parametrize("distance", [20.0, 2000.0])
-@pytest.mark.parametrize("max_basis", [80, 200, FULL + 20])
+@pytest.mark.parametrize("max_basis", [80, 200, 2 * PANEL + 20])
 def test_a_stream_may_go_far_away_in_the_midst_of_rows(distance, max_basis, monkeypatch):
     """Blocks before the far rows are learned by factors, from the old centre, and then from a new one or by tables."""
     tables = count_tables(monkeypatch)
@@ -172,14 +172,14 @@ def test_a_spoilt_inverse_of_a_dictionary_that_grows():
 
 
 @pytest.mark.parametrize("kernel", [Matern(1.0), Gaussian(1.0) + 0.1 * Linear()])
-@pytest.mark.parametrize("max_basis", [100, FULL + 40])
+@pytest.mark.parametrize("max_basis", [100, 2 * PANEL + 40])
 def test_tables_in_batches_decide_as_one_does(kernel, max_basis):
     X, y = make_waves(1200, n_features=4, noise=0.1, random_state=2)
     rules = Rules(1e-2, max_basis, 1e-2, 1e-6)
     assert_same(learned(X, y, kernel, rules), learned(X, y, kernel, rules, sizes=11))
 
 
-@pytest.mark.parametrize("m", [80, 200, FULL + 20])
+@pytest.mark.parametrize("m", [80, 200, 2 * PANEL + 20])
 def test_a_spoilt_inverse_is_computed_anew_in_the_midst_of_rows(m):
     X, y = make_waves(2400, n_features=4, noise=0.1, random_state=0)
     learner = learned(X[:800], y[:800], Gaussian(1.0), Rules(1e-2, m, 1e-2, 1e-6))

@@ -10,31 +10,13 @@ from mercer._typing import AnyArray, FloatArray, IntArray
 from mercer.solvers.compiled_blas import Routines, routines
 from mercer.solvers.recursive.rules import Rules
 
-__all__ = [
-    "FACTOR",
-    "FOLD",
-    "FULL",
-    "KAPPA",
-    "RHO",
-    "Block",
-    "Data",
-    "Layout",
-    "Limits",
-    "Matrices",
-    "aligned",
-    "good_length",
-]
+__all__ = ["FOLD", "PANEL", "Block", "Data", "Limits", "Matrices", "Vectors", "aligned", "good_length"]
 
-# Up to so many functions both triangles of the inverses are kept: half of the work is not faster than whole products.
-FULL = 256
 FOLD = 16  # rows after which vectors are folded into the products of the rows to come
+PANEL = 128  # columns of a symmetric matrix that are kept together, from the first row to the diagonal block
 
 # Most vectors that a row adds: its own, those of a growth and a pruning, and with forgetting K's two once more.
 _VECTORS_OF_P, _VECTORS_OF_K = 5, 2
-
-# Behind the slots, rows of the table have room for numbers: a vector has its factor there, coefficients have ρ and κ.
-FACTOR = RHO = -1
-KAPPA = -2
 
 # What changes while rows are learned.
 _COUNTS = "n_before n_rows n_V n_G size n_grown n_pruned n_scored n_changed n_moved"
@@ -64,25 +46,11 @@ class Limits(NamedTuple):
         return cls(rules.noise, rules.max_basis + fixed, fixed, rules.novelty_tol, gain_tol, rules.forgetting, room)
 
 
-class Layout(NamedTuple):
-    """First rows, in the table of a block, of what it holds for each slot.
+class Vectors(NamedTuple):
+    """Vectors v (n, s) and factors c (n,) of a sum of c vvᵀ; so many as a tally tells are in use."""
 
-    values : b rows of kernel values; u, a : Mk and K⁻¹k of the b rows, as far as vectors are folded in; V, G : vectors
-    of M and of K⁻¹; scaled : room for either, scaled; w : p rows of coefficients; P_diagonal, K_diagonal : of the
-    inverses; used : 1 for functions in use, else 0; scores : see ``joining``, and two more rows to work in.
-    """
-
-    values: int
-    u: int
-    a: int
-    V: int
-    G: int
-    scaled: int
-    w: int
-    P_diagonal: int
-    K_diagonal: int
-    used: int
-    scores: int
+    rows: FloatArray
+    factors: FloatArray
 
 
 class Block(NamedTuple):
@@ -90,10 +58,26 @@ class Block(NamedTuple):
 
     Attributes
     ----------
-    table : array (rows, s)
-        All vectors over slots, in one piece of memory: handing over an array takes nine numbers, a row takes one.
-    at : Layout
-        Where they are in it.
+    values : array (b, s)
+        Kernel values of the rows.
+    u, a : arrays (b, s)
+        Mk and K⁻¹k of the rows, as far as vectors are folded in.
+    V, G : Vectors
+        Of M and of K⁻¹.
+    scaled : array (5b, s)
+        Room for either, scaled.
+    projections : array (b, 5 FOLD)
+    w : array (p, s)
+        Coefficients.
+    rho, kappa : arrays (p,)
+        ρ and κ of a row.
+    P_diagonal, K_diagonal : arrays (s,)
+        Of the inverses.
+    used : array (s,)
+        1 for functions in use, else 0.
+    scores : array (s,)
+        What the removal of each function costs.
+    scratch : array (3, s)
     births, homes : arrays (s,)
         Row number that each slot came from; its place after the block.
     columns : array (s,)
@@ -102,50 +86,56 @@ class Block(NamedTuple):
         After the block, the slot that each place is taken by.
     moved : array (s,)
         Places that are taken by another slot than their own.
-    projections : array (b, 5 FOLD)
     tally : array (1,) of records
         n_before, n_rows: m and b; n_V, n_G: vectors so far; size: functions in use; n_scored: outputs that count;
         n_changed: functions that came since K⁻¹ was checked; n_moved: entries of ``moved``; sigma, tau:
         P⁻¹ = σM + τK⁻¹; least_novelty: the least seen, as a share of k(x, x); drift: the error of K⁻¹ when checked.
     limits : Limits
     blas : Routines
-    n_outputs : int
-        p.
     """
 
-    table: FloatArray
-    at: Layout
+    values: FloatArray
+    u: FloatArray
+    a: FloatArray
+    V: Vectors
+    G: Vectors
+    scaled: FloatArray
+    projections: FloatArray
+    w: FloatArray
+    rho: FloatArray
+    kappa: FloatArray
+    P_diagonal: FloatArray
+    K_diagonal: FloatArray
+    used: FloatArray
+    scores: FloatArray
+    scratch: FloatArray
     births: IntArray
     homes: IntArray
     columns: IntArray
     origins: IntArray
     moved: IntArray
-    projections: FloatArray
     tally: AnyArray
     limits: Limits
     blas: Routines
-    n_outputs: int
 
     @classmethod
     def empty(cls, n_rows: int, slots: int, n_outputs: int, limits: Limits) -> Block:
         """Room for blocks of that many rows and slots."""
-        n_V, n_G = _VECTORS_OF_P * n_rows, _VECTORS_OF_K * n_rows
-        heights = (n_rows, n_rows, n_rows, n_V, n_G, n_V, n_outputs, 1, 1, 1, 3)
-        first = np.concatenate([[0], np.cumsum(heights)]).tolist()
+        n_V, n_G, length = _VECTORS_OF_P * n_rows, _VECTORS_OF_K * n_rows, good_length(slots)
+        values, u, a = (aligned(n_rows, length) for _ in range(3))
+        rho, kappa = np.empty((2, n_outputs))
+        P_diagonal, K_diagonal, used, scores = aligned(4, length)
         births, homes, columns, origins, moved = np.empty((5, slots), dtype=np.intp)
         return cls(
-            aligned(first[-1], good_length(slots - KAPPA)), Layout(*first[:-1]), births, homes, columns, origins, moved,
-            np.empty((n_rows, _VECTORS_OF_P * FOLD)), np.zeros(1, dtype=_TALLY), limits, routines(), n_outputs,
+            values, u, a, Vectors(aligned(n_V, length), np.empty(n_V)), Vectors(aligned(n_G, length), np.empty(n_G)),
+            aligned(n_V, length), np.empty((n_rows, _VECTORS_OF_P * FOLD)), aligned(n_outputs, length), rho, kappa,
+            P_diagonal, K_diagonal, used, scores, aligned(3, length), births, homes, columns, origins, moved,
+            np.zeros(1, dtype=_TALLY), limits, routines(),
         )  # fmt: skip
 
     def fits(self, n_rows: int, slots: int, n_outputs: int) -> bool:
         """Whether this is memory for blocks of that many rows, and of at least so many slots."""
-        return (len(self.projections), self.n_outputs) == (n_rows, n_outputs) and len(self.births) >= slots
-
-    @property
-    def w(self) -> FloatArray:
-        """The coefficients (p, s)."""
-        return self.table[self.at.w : self.at.w + self.n_outputs]
+        return (len(self.values), len(self.w)) == (n_rows, n_outputs) and len(self.births) >= slots
 
 
 class Data(NamedTuple):
@@ -161,7 +151,7 @@ class Data(NamedTuple):
 class Matrices(NamedTuple):
     """P⁻¹, K_mm⁻¹ and K_mm, with room: their first rows and columns are in use.
 
-    While rows are learned, only the upper triangles hold, but for inverses of up to ``FULL`` functions.
+    While rows are learned, only the panels of the inverses hold, and of K_mm what is above the diagonal.
     """
 
     P: FloatArray
