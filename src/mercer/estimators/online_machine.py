@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from abc import ABC
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -14,16 +15,16 @@ from sklearn.base import BaseEstimator
 from mercer._stored import Sometimes, stored
 from mercer._stored.checks import check_estimator, check_shape, need
 from mercer._typing import FloatArray, IntArray, RandomState
-from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted
+from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted, parameters
 from mercer.engine import ArrayTable, Features, SequentialLearner, learn_table, normal_statistics
 from mercer.estimators.on_basis import check_mergeable, check_same_outputs
-from mercer.estimators.shell import all_or_nothing, make_executor, snapshot
+from mercer.estimators.shell import all_or_nothing, make_executor, read_table, snapshot
 from mercer.kernels import Kernel, as_kernel
 from mercer.methods.inputs import resolve_kernel, used_rows
 from mercer.model import KernelExpansion, Variance
 from mercer.solvers.recursive import Rules
 
-__all__ = ["OnlineMachine", "State", "has_no_weight"]
+__all__ = ["OnlineMachine", "State"]
 
 
 @stored(name="OnlineState", also=("expansion",))
@@ -54,8 +55,33 @@ class State:
         return replace(self.mean, variance=_variance(self.learner))
 
 
+def _learned(path: str, doc: str) -> Any:
+    """A property of what was learned: an attribute of the learner."""
+
+    def get(self: OnlineMachine) -> Any:
+        check_is_fitted(self)
+        return attrgetter(path)(self._learner)
+
+    return property(get, doc=doc)
+
+
+@parameters
 class OnlineMachine(BaseEstimator, ABC):
     """Parameters and fitted state."""
+
+    kernel: Any = field(default="gaussian", kw_only=False)
+    noise: float = 0.1
+    max_basis: int = 500
+    novelty_tol: float = 1e-2
+    gain_tol: float = 1e-4
+    selection: Literal["supervised", "novelty"] = "supervised"
+    forgetting: float = 1.0
+    intercept: bool = False
+    second_pass: bool = False
+    record: bool = False
+    random_state: RandomState = None
+    n_jobs: int | None = None
+    verbose: int = 0
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "kernel": "no_validation",  # checked, with a message of its own, by as_kernel
@@ -73,8 +99,15 @@ class OnlineMachine(BaseEstimator, ABC):
         "verbose": ["verbose"],
     }
 
-    _state: State
-    _features: Sometimes[tuple[Any, ...]]
+    _state: State = field(init=False)
+    _features: Sometimes[tuple[Any, ...]] = field(init=False)
+
+    kernel_ = _learned("kernel", "The kernel with its parameters as numbers.")
+    basis_ = _learned("points", "The dictionary, shape (m, d).")
+    cost_ = _learned("recursion.cost", "ξ, what the recursion has not explained, with the penalty.")
+    n_seen_ = _learned("recursion.n_seen", "Rows learned.")
+    n_grown_ = _learned("recursion.n_grown", "Rows that became functions.")
+    n_pruned_ = _learned("recursion.n_pruned", "Functions that were removed for others.")
 
     def check_stored(self) -> None:
         """Refuse outputs and features that are not those of the learner."""
@@ -89,43 +122,59 @@ class OnlineMachine(BaseEstimator, ABC):
         named = len(vars(self).get("_features", ())) in (0, n_features)
         need(named, "a model has names for other features.")
 
-    def __init__(
-        self,
-        kernel: Any = "gaussian",
-        *,
-        noise: float = 0.1,
-        max_basis: int = 500,
-        novelty_tol: float = 1e-2,
-        gain_tol: float = 1e-4,
-        selection: Literal["supervised", "novelty"] = "supervised",
-        forgetting: float = 1.0,
-        intercept: bool = False,
-        second_pass: bool = False,
-        record: bool = False,
-        random_state: RandomState = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.kernel = kernel
-        self.noise = noise
-        self.max_basis = max_basis
-        self.novelty_tol = novelty_tol
-        self.gain_tol = gain_tol
-        self.selection = selection
-        self.forgetting = forgetting
-        self.intercept = intercept
-        self.second_pass = second_pass
-        self.record = record
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-
     # ------------------------------------------------------------------------------------------------- learning
 
-    def _start(self, table: ArrayTable) -> None:
-        """Start over, with a kernel whose parameters may come from these rows."""
-        kernel = resolve_kernel(self.kernel, table, self.random_state)
-        self._state = State(SequentialLearner(kernel, self._rules(), table.n_features, table.n_outputs))
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learn rows X (n, d) and their targets or labels y in their order, from the beginning."""
+        self._validate_params()
+        if self.second_pass and self.forgetting < 1:
+            msg = "a second pass weighs all rows alike, a model that forgets does not: use one of the two."
+            raise ValueError(msg)
+        with all_or_nothing(self):
+            table = self._read(X, y, sample_weight, first=True)
+            self._learn(table)
+            if self.second_pass:
+                self._refit(table)
+        return self
+
+    def _partial_fit(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> None:
+        """Learn more rows, in their order; a batch without weight is checked, and left out."""
+        self._validate_params()
+        with all_or_nothing(self):
+            first = not hasattr(self, "_state")
+            left_out = not first and _has_no_weight(sample_weight, y)
+            table = self._read(X, y, None if left_out else sample_weight, first=first, classes=classes)
+            if not left_out:
+                self._learn(table)
+
+    def refit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Solve for the coefficients exactly on these rows, with the dictionary as it is.
+
+        The recursion knows past rows only as well as the dictionary at that time represented them; from the rows
+        themselves, this solves the subset of representers on the same dictionary. Learning may continue.
+        """
+        self._validate_params()
+        check_is_fitted(self)
+        with all_or_nothing(self):
+            self._refit(self._read(X, y, sample_weight, first=False))
+        return self
+
+    def _read(self, X: Any, y: Any, sample_weight: Any, *, first: bool, classes: Any = None) -> ArrayTable:
+        """Check rows; the first ones start the model over, with a kernel whose parameters may come from them."""
+        encode = self._encoder(classes, first=first)
+        table = read_table(self, X, y, sample_weight, encode=encode, reset=first)
+        if first:
+            kernel = resolve_kernel(self.kernel, table, self.random_state)
+            self._state = State(SequentialLearner(kernel, self._rules(), table.n_features, table.n_outputs))
+        return self._with_outputs(table, encode, first=first)
+
+    @abstractmethod
+    def _encoder(self, classes: Any, *, first: bool) -> Any:
+        """What makes columns of targets or labels."""
+
+    @abstractmethod
+    def _with_outputs(self, table: ArrayTable, encode: Any, *, first: bool) -> ArrayTable:
+        """The table, once what its columns mean is noted, of the first rows, or compared with them."""
 
     def _learn(self, table: ArrayTable) -> None:
         """Learn the rows in their order."""
@@ -221,12 +270,6 @@ class OnlineMachine(BaseEstimator, ABC):
         recursion.hidden_cost = float(np.sum(costs)) - recursion.cost
         self._state = State(learner, self._state.history)
 
-    def _check_choices(self) -> None:
-        self._validate_params()
-        if self.second_pass and self.forgetting < 1:
-            msg = "a second pass weighs all rows alike, a model that forgets does not: use one of the two."
-            raise ValueError(msg)
-
     def _check_length_scale(self) -> Kernel:
         """The kernel, which must not depend on data."""
         kernel = as_kernel(self.kernel)
@@ -293,46 +336,10 @@ class OnlineMachine(BaseEstimator, ABC):
         return self._state.learner
 
     @property
-    def kernel_(self) -> Kernel:
-        """The kernel with its parameters as numbers."""
-        check_is_fitted(self)
-        return self._learner.kernel
-
-    @property
-    def basis_(self) -> FloatArray:
-        """The dictionary, shape (m, d)."""
-        check_is_fitted(self)
-        return self._learner.points
-
-    @property
     def basis_index_(self) -> IntArray:
         """Which of the rows learned (those of weight zero are not) are in the dictionary, counted from 0."""
         check_is_fitted(self)
         return self._learner.recursion.births[_has_constant(self._learner) :]
-
-    @property
-    def cost_(self) -> float:
-        """ξ, what the recursion has not explained, with the penalty."""
-        check_is_fitted(self)
-        return self._learner.recursion.cost
-
-    @property
-    def n_seen_(self) -> int:
-        """Rows learned."""
-        check_is_fitted(self)
-        return self._learner.recursion.n_seen
-
-    @property
-    def n_grown_(self) -> int:
-        """Rows that became functions."""
-        check_is_fitted(self)
-        return self._learner.recursion.n_grown
-
-    @property
-    def n_pruned_(self) -> int:
-        """Functions that were removed for others."""
-        check_is_fitted(self)
-        return self._learner.recursion.n_pruned
 
     @property
     def history_(self) -> dict[str, FloatArray]:
@@ -348,7 +355,7 @@ class OnlineMachine(BaseEstimator, ABC):
         return self._state.expansion
 
 
-def has_no_weight(sample_weight: Any, y: Any) -> bool:
+def _has_no_weight(sample_weight: Any, y: Any) -> bool:
     """Whether there is a weight for each target, and all are zero: scikit-learn's own check refuses them."""
     if sample_weight is None:
         return False

@@ -8,10 +8,10 @@ from typing import Any, Self
 import numpy as np
 
 from mercer._stored import stored
-from mercer._validation import check_is_fitted
-from mercer.estimators.online_machine import OnlineMachine, has_no_weight
+from mercer.engine import ArrayTable
+from mercer.estimators.online_machine import OnlineMachine
 from mercer.estimators.regression import KernelRegressor, Targets
-from mercer.estimators.shell import all_or_nothing, read_table
+from mercer.estimators.shell import all_or_nothing
 from mercer.model import KernelExpansion
 
 __all__ = ["OnlineRegressor"]
@@ -97,38 +97,13 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
     (True, True)
     """
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn rows X (n, d) and targets y (n,) or (n, p) in their order, from the beginning."""
-        self._check_choices()
-        with all_or_nothing(self):
-            targets = Targets()
-            table = read_table(self, X, y, sample_weight, encode=targets, reset=True)
-            self._start(table)
-            self._learn(table)
-            self._flat = targets.flat
-            if self.second_pass:
-                self._refit(table)
-        return self
-
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn more rows, in their order.
 
         Budget, tolerances, selection and forgetting may have been changed since the last; kernel, noise and intercept
         may not.
         """
-        self._validate_params()
-        with all_or_nothing(self):
-            first = not hasattr(self, "_state")
-            if not first and has_no_weight(sample_weight, y):
-                read_table(self, X, y, None, encode=Targets(), reset=False)  # checked, and left out
-                return self
-            targets = Targets()
-            table = read_table(self, X, y, sample_weight, encode=targets, reset=first)
-            if first:
-                self._start(table)
-                self._flat = targets.flat
-            self._check_outputs(table, targets, self._learner.n_outputs)
-            self._learn(table)
+        self._partial_fit(X, y, sample_weight)
         return self
 
     def learn_one(self, x: Mapping[Any, Any], y: float, w: float = 1.0) -> None:
@@ -157,20 +132,14 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
             return 0.0
         return float(self._evaluate_one(self._one(x, first=False))[0])
 
-    def refit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Solve for the coefficients exactly on these rows, with the dictionary as it is.
+    def _encoder(self, classes: Any, *, first: bool) -> Targets:
+        return Targets()
 
-        The recursion knows past rows only as well as the dictionary at that time represented them; from the rows
-        themselves, this solves the subset of representers on the same dictionary. Learning may continue.
-        """
-        self._validate_params()
-        check_is_fitted(self)
-        with all_or_nothing(self):
-            targets = Targets()
-            table = read_table(self, X, y, sample_weight, encode=targets, reset=False)
-            self._check_outputs(table, targets, self._learner.n_outputs)
-            self._refit(table)
-        return self
+    def _with_outputs(self, table: ArrayTable, encode: Targets, *, first: bool) -> ArrayTable:
+        if first:
+            self._flat = encode.flat
+        self._check_outputs(table, encode, self._learner.n_outputs)
+        return table
 
     def _mean_expansion(self) -> KernelExpansion:
         return self._state.mean
