@@ -16,7 +16,7 @@ from mercer._typing import FloatArray, IntArray
 from mercer.engine.executors.blas import blas_threads
 from mercer.engine.executors.sequence import Sequence
 from mercer.engine.passes import Pass
-from mercer.engine.stream_values import FactoredRows, tabulate
+from mercer.engine.stream_values import StreamValues
 from mercer.engine.table import Table
 from mercer.engine.tile import Tile
 from mercer.exceptions import NotPositiveDefiniteError
@@ -63,7 +63,7 @@ class SequentialLearner:
         self.kernel = kernel
         self.recursion = BlockRecursion(rules, n_outputs)
         self.points = np.empty((0, n_features))
-        self._values: FactoredRows | None = None
+        self._values: StreamValues | None = None
 
     def learn(self, rows: FloatArray, targets: FloatArray, weights: FloatArray | None = None) -> FloatArray:
         """Learn rows (n, d) with targets (n, p), one after the other; weights are above zero.
@@ -102,13 +102,13 @@ class SequentialLearner:
     def _piece(self, rows: FloatArray) -> tuple[FloatArray, Source]:
         """Some of the first rows, and their kernel values, to the functions in use and among each other."""
         m, fixed = len(self.points), int(self.recursion.rules.intercept)
-        self._values = self._values or FactoredRows(self.kernel)
+        self._values = self._values or StreamValues(self.kernel)
         most = max(m, min(self.recursion.rules.max_basis, max(2 * m, m + _PIECE)))
         piece = rows[: max(_PIECE, _WORK // _row_work(most, rows.shape[1]))]
-        source = self._values.source(self.points, piece, fixed, most)
+        source = self._values.factored(self.points, piece, fixed, most)
         if source is None:
             piece = rows[: _PIECE if m >= _LARGE else _PIECE // 2]
-            source = tabulate(self.kernel, self.points, piece, fixed)
+            source = self._values.tabulated(self.points, piece, fixed)
         return piece, source
 
     def rows_at_once(self, n_features: int) -> int:

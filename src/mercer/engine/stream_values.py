@@ -10,14 +10,14 @@ from mercer.kernels import Kernel, Section
 from mercer.kernels.base import Factors
 from mercer.solvers.recursive import MOST_ROWS, Source, aligned, good_length, look_up
 
-__all__ = ["FactoredRows", "tabulate"]
+__all__ = ["StreamValues"]
 
 _SAMPLE = 64  # rows whose median, with that of the dictionary, is the centre of factors
 _NOTHING: FloatArray = np.empty((0, 0))
 
 
-class FactoredRows:
-    """Rows whose kernel values compiled code computes, of kernels that have factors.
+class StreamValues:
+    """Kernel values that compiled code computes, of kernels that have factors, or tables of them.
 
     Attributes
     ----------
@@ -29,12 +29,13 @@ class FactoredRows:
         self._kernel = kernel
         self._section: Section | None = None
         self._factors: Factors | None = None
+        self._table: Section | None = None
         self._left: FloatArray = _NOTHING  # room for left factors
         self._functions: FloatArray = _NOTHING  # right factors of the dictionary, with room
         self._is_fresh = self._is_too_far = False
         self.has_factors = True
 
-    def source(self, points: FloatArray, rows: FloatArray, fixed: int, most: int) -> Source | None:
+    def factored(self, points: FloatArray, rows: FloatArray, fixed: int, most: int) -> Source | None:
         """What the values of rows follow from, for up to ``most`` functions; None if not all of them have factors.
 
         The dictionary must be the one that the last source has led to; the first ``fixed`` functions are constant.
@@ -63,7 +64,7 @@ class FactoredRows:
 
         If none were, and the centre was their own, one is too far wherever the centre is: the next rows have no source.
         """
-        self._section = None
+        self._section = self._table = None
         self._is_too_far = self._is_fresh and not n_learned
 
     def _bind(self, points: FloatArray, rows: FloatArray, fixed: int, room: int) -> None:
@@ -80,12 +81,16 @@ class FactoredRows:
         order = [*range(width - 2), width - 1, width - 2]
         self._functions[:, fixed : fixed + len(points)] = of_points[:, order].T
 
-
-def tabulate(kernel: Kernel, points: FloatArray, rows: FloatArray, fixed: int) -> Source:
-    """Values between rows and a dictionary, and among the rows, of any kernel; first come ``fixed`` constants."""
-    with np.errstate(over="ignore"):
-        values = kernel(rows, np.concatenate([points, rows]))
-    if not np.isfinite(np.sum(values)):
-        msg = "kernel values contain NaN or infinity: the kernel overflows on these rows; scale them."
-        raise NotPositiveDefiniteError(msg)
-    return look_up(np.column_stack([np.ones((len(rows), fixed)), values]) if fixed else values)
+    def tabulated(self, points: FloatArray, rows: FloatArray, fixed: int) -> Source:
+        """Values between rows and a dictionary, and among the rows; first come ``fixed`` constants."""
+        slots = np.concatenate([points, rows])
+        bound, self._table = self._table, None
+        with np.errstate(over="ignore"):
+            every = slice(0, len(slots))
+            section = self._kernel.bind(slots) if bound is None else self._kernel.rebind(bound, slots, every)
+            values = section.tile(rows)
+        if not np.isfinite(np.sum(values)):
+            msg = "kernel values contain NaN or infinity: the kernel overflows on these rows; scale them."
+            raise NotPositiveDefiniteError(msg)
+        self._table = section
+        return look_up(np.column_stack([np.ones((len(rows), fixed)), values]) if fixed else values)

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from mercer.datasets import make_waves
-from mercer.engine import sequential
 from mercer.engine.sequential import SequentialLearner
-from mercer.engine.stream_values import FactoredRows, tabulate
+from mercer.engine.stream_values import StreamValues
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.kernels import Gaussian, Linear, Matern
 from mercer.kernels.stationary import StationarySection
@@ -49,7 +48,7 @@ def test_factors_give_the_kernel(fixed, scale):
     rows[::4] *= scale
     rows[1::4] = rows[::4] + 0.3 * rng.normal(size=(10, 3))
     kernel = Gaussian([1.5, 2.0, 0.7], 1.7)
-    source = FactoredRows(kernel).source(points, rows, fixed, len(points))
+    source = StreamValues(kernel).factored(points, rows, fixed, len(points))
     assert source is not None
     values = filled(source, fixed + len(points), 10, 40)
     np.testing.assert_array_equal(values[:, :fixed], 1.0)
@@ -64,7 +63,7 @@ def test_values_that_are_known_are_looked_up():
 
 def test_rows_too_far_have_no_factors():
     def values(points, rows):
-        source = FactoredRows(Gaussian(1.0)).source(points, rows, 0, 10)
+        source = StreamValues(Gaussian(1.0)).factored(points, rows, 0, 10)
         return None if source is None else filled(source, len(points), 1, len(rows))
 
     points, rows = np.zeros((4, 2)), np.zeros((3, 2))
@@ -73,8 +72,8 @@ def test_rows_too_far_have_no_factors():
     assert values(points[:0], rows + 200.0) is not None, "rows far from zero have a centre"
     assert values(np.diag([0.0, 0.0, 0.0, 200.0])[:, 2:], rows) is None, "a point may be too far as well"
     assert values(points, np.full((3, 2), 1e300)) is None
-    assert FactoredRows(Matern(1.0)).source(points, points, 0, 10) is None
-    assert FactoredRows(Linear()).source(points, points, 0, 10) is None
+    assert StreamValues(Matern(1.0)).factored(points, points, 0, 10) is None
+    assert StreamValues(Linear()).factored(points, points, 0, 10) is None
 
 
 @pytest.mark.parametrize("intercept", [False, True])
@@ -103,13 +102,13 @@ def test_a_stream_may_go_far_away(distance):
 
 
 def count_tables(monkeypatch):
-    tables = []
+    tables, tabulated = [], StreamValues.tabulated
 
-    def counting(kernel, points, rows, fixed):
+    def counting(self, points, rows, fixed):
         tables.append(len(rows))
-        return tabulate(kernel, points, rows, fixed)
+        return tabulated(self, points, rows, fixed)
 
-    monkeypatch.setattr(sequential, "tabulate", counting)
+    monkeypatch.setattr(StreamValues, "tabulated", counting)
     return tables
 
 
@@ -124,8 +123,8 @@ def test_after_a_single_far_row_factors_are_used_again(monkeypatch):
 
 def test_kernels_without_factors_are_asked_once(monkeypatch):
     X, y = make_waves(3000, n_features=2, noise=0.1, random_state=0)
-    asked, bind = [], FactoredRows._bind
-    monkeypatch.setattr(FactoredRows, "_bind", lambda *arguments: asked.append(1) or bind(*arguments))
+    asked, bind = [], StreamValues._bind
+    monkeypatch.setattr(StreamValues, "_bind", lambda *arguments: asked.append(1) or bind(*arguments))
     learner = learned(X, y, Matern(1.0), sizes=30)
     assert not learner._values.has_factors
     assert len(asked) == 1

@@ -19,10 +19,27 @@ PANEL = 128  # columns of a symmetric matrix that are kept together, from the fi
 _VECTORS_OF_P, _VECTORS_OF_K = 5, 2
 
 # What changes while rows are learned.
-_COUNTS = "n_before n_rows n_V n_G size n_grown n_pruned n_scored n_changed n_moved"
-_NUMBERS = "sigma tau cost hidden_cost least_novelty drift"
-_FIELDS = [(name, np.intp) for name in _COUNTS.split()] + [(name, np.float64) for name in _NUMBERS.split()]
-_TALLY = np.dtype(_FIELDS, align=True)
+_COUNTS = (
+    "n_before",  # m
+    "n_rows",  # b
+    "n_V",  # vectors so far
+    "n_G",
+    "size",  # functions in use
+    "n_grown",
+    "n_pruned",
+    "n_scored",  # outputs that count
+    "n_changed",  # functions that came since K⁻¹ was checked
+    "n_moved",  # entries of ``moved``
+)
+_NUMBERS = (
+    "sigma",  # P⁻¹ = σM + τK⁻¹
+    "tau",
+    "cost",
+    "hidden_cost",
+    "least_novelty",  # seen, as a share of k(x, x)
+    "drift",  # the error of K⁻¹ when it was checked
+)
+_TALLY = np.dtype([(name, np.intp) for name in _COUNTS] + [(name, np.float64) for name in _NUMBERS], align=True)
 
 
 class Limits(NamedTuple):
@@ -54,67 +71,28 @@ class Vectors(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Memory for a block of b rows with m functions before it, which takes s = m + b slots, with room for more.
+    """Memory for a block of b rows with m functions before it, which takes s = m + b slots, with room for more."""
 
-    Attributes
-    ----------
-    values : array (b, s)
-        Kernel values of the rows.
-    u, a : arrays (b, s)
-        Mk and K⁻¹k of the rows, as far as vectors are folded in.
-    V, G : Vectors
-        Of M and of K⁻¹.
-    scaled : array (5b, s)
-        Room for either, scaled.
-    projections : array (b, 5 FOLD)
-    w : array (p, s)
-        Coefficients.
-    rho, kappa : arrays (p,)
-        ρ and κ of a row.
-    P_diagonal, K_diagonal : arrays (s,)
-        Of the inverses.
-    used : array (s,)
-        1 for functions in use, else 0.
-    scores : array (s,)
-        What the removal of each function costs.
-    scratch : array (3, s)
-    births, homes : arrays (s,)
-        Row number that each slot came from; its place after the block.
-    columns : array (s,)
-        Where the kernel values of each function stand among those that were given.
-    origins : array (s,)
-        After the block, the slot that each place is taken by.
-    moved : array (s,)
-        Places that are taken by another slot than their own.
-    tally : array (1,) of records
-        n_before, n_rows: m and b; n_V, n_G: vectors so far; size: functions in use; n_scored: outputs that count;
-        n_changed: functions that came since K⁻¹ was checked; n_moved: entries of ``moved``; sigma, tau:
-        P⁻¹ = σM + τK⁻¹; least_novelty: the least seen, as a share of k(x, x); drift: the error of K⁻¹ when checked.
-    limits : Limits
-    blas : Routines
-    """
-
-    values: FloatArray
-    u: FloatArray
+    values: FloatArray  # (b, s), kernel values of the rows
+    u: FloatArray  # (b, s), Mk and K⁻¹k of the rows, as far as vectors are folded in
     a: FloatArray
-    V: Vectors
+    V: Vectors  # of M and of K⁻¹
     G: Vectors
-    scaled: FloatArray
-    projections: FloatArray
-    w: FloatArray
-    rho: FloatArray
-    kappa: FloatArray
-    P_diagonal: FloatArray
+    scaled: FloatArray  # (5b, s), room for either, scaled
+    projections: FloatArray  # (b, 5 FOLD)
+    w: FloatArray  # (p, s), coefficients
+    steps: FloatArray  # (p,), by how much of a vector the coefficients change
+    P_diagonal: FloatArray  # (s,), of the inverses
     K_diagonal: FloatArray
-    used: FloatArray
-    scores: FloatArray
-    scratch: FloatArray
-    births: IntArray
-    homes: IntArray
-    columns: IntArray
-    origins: IntArray
-    moved: IntArray
-    tally: AnyArray
+    used: FloatArray  # (s,), 1 for functions in use, else 0
+    scores: FloatArray  # (s,), what the removal of each function costs
+    scratch: FloatArray  # (3, s)
+    births: IntArray  # (s,), row number that each slot came from
+    homes: IntArray  # (s,), its place after the block
+    columns: IntArray  # (s,), where the kernel values of each function stand among those that were given
+    origins: IntArray  # (s,), after the block, the slot that each place is taken by
+    moved: IntArray  # (s,), places that are taken by another slot than their own
+    tally: AnyArray  # (1,), a record of the counts and numbers above
     limits: Limits
     blas: Routines
 
@@ -123,14 +101,13 @@ class Block(NamedTuple):
         """Room for blocks of that many rows and slots."""
         n_V, n_G, length = _VECTORS_OF_P * n_rows, _VECTORS_OF_K * n_rows, good_length(slots)
         values, u, a = (aligned(n_rows, length) for _ in range(3))
-        rho, kappa = np.empty((2, n_outputs))
         P_diagonal, K_diagonal, used, scores = aligned(4, length)
         births, homes, columns, origins, moved = np.empty((5, slots), dtype=np.intp)
         return cls(
             values, u, a, Vectors(aligned(n_V, length), np.empty(n_V)), Vectors(aligned(n_G, length), np.empty(n_G)),
-            aligned(n_V, length), np.empty((n_rows, _VECTORS_OF_P * FOLD)), aligned(n_outputs, length), rho, kappa,
-            P_diagonal, K_diagonal, used, scores, aligned(3, length), births, homes, columns, origins, moved,
-            np.zeros(1, dtype=_TALLY), limits, routines(),
+            aligned(n_V, length), np.empty((n_rows, _VECTORS_OF_P * FOLD)), aligned(n_outputs, length),
+            np.empty(n_outputs), P_diagonal, K_diagonal, used, scores, aligned(3, length),
+            births, homes, columns, origins, moved, np.zeros(1, dtype=_TALLY), limits, routines(),
         )  # fmt: skip
 
     def fits(self, n_rows: int, slots: int, n_outputs: int) -> bool:
@@ -139,24 +116,24 @@ class Block(NamedTuple):
 
 
 class Data(NamedTuple):
-    """K(x, x) (n,), targets (n, p), weights (n,) of n rows; |ρ|² (n,), to be filled in; the number of the first row."""
+    """Rows to be learned."""
 
-    prior: FloatArray
-    targets: FloatArray
-    weights: FloatArray
-    residuals: FloatArray
-    first: int
+    prior: FloatArray  # (n,), k(x, x)
+    targets: FloatArray  # (n, p)
+    weights: FloatArray  # (n,)
+    residuals: FloatArray  # (n,), |ρ|², to be filled in
+    first: int  # number of the first row
 
 
 class Matrices(NamedTuple):
-    """P⁻¹, K_mm⁻¹ and K_mm, with room: their first rows and columns are in use.
+    """Matrices with room: their first rows and columns are in use.
 
     While rows are learned, only the panels of the inverses hold, and of K_mm what is above the diagonal.
     """
 
-    P: FloatArray
-    K: FloatArray
-    gram: FloatArray
+    P: FloatArray  # P⁻¹
+    K: FloatArray  # K_mm⁻¹
+    gram: FloatArray  # K_mm
 
 
 def aligned(n_rows: int, n_columns: int) -> FloatArray:

@@ -31,45 +31,20 @@ SPOILT = 1e-7
 
 
 class Source(NamedTuple):
-    """Kernel values between n rows and q functions, and among the rows, or what they follow from.
+    """Kernel values between n rows and q functions, and among the rows, or what they follow from: see ``Factors``."""
 
-    Attributes
-    ----------
-    given : array (n, q + n)
-        The values, if there is no profile.
-    rows : array (n, d)
-    width : int
-        The number e of factors.
-    scaling : int
-        Address of a callback that makes left factors of rows: k(x, z) is the profile of l(x)·r(z), and r is l with its
-        last two entries exchanged; see ``fill_values`` for its arguments.
-    scales : array
-    farthest : float
-        Rows for which the callback tells a larger number have no factors.
-    left : array (room, e)
-        Left factors of the rows of a block, to be filled in.
-    functions : array (e, room)
-        Right factors of the functions in use, with room for the rows of a block; those of newcomers are filled in.
-    far : array (1,)
-    profile : int
-        Address of a callback, or 0; see ``fill_values`` for its arguments.
-    parameters : array
-    fixed : int
-        Functions, the first ones, that are constant: 1 on all rows.
-    """
-
-    given: FloatArray
-    rows: FloatArray
-    width: int
-    scaling: int
+    given: FloatArray  # (n, q + n), the values, if there is no profile
+    rows: FloatArray  # (n, d)
+    width: int  # the number e of factors
+    scaling: int  # address of a callback
     scales: FloatArray
     farthest: float
-    left: FloatArray
-    functions: FloatArray
-    far: FloatArray
-    profile: int
+    left: FloatArray  # (room, e), left factors of the rows of a block, to be filled in
+    functions: FloatArray  # (e, room), right factors of the functions in use, with room for the rows of a block
+    far: FloatArray  # (1,)
+    profile: int  # address of a callback, or 0
     parameters: FloatArray
-    fixed: int
+    fixed: int  # functions, the first ones, that are constant: 1 on all rows
 
 
 def look_up(values: FloatArray) -> Source:

@@ -7,7 +7,7 @@ vectors are made in the next free rows of V and G, where they stay if the newcom
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -20,17 +20,6 @@ from mercer.solvers.recursive.rules import LEAST_NOVELTY, TIE
 __all__ = ["learn_rows"]
 
 _OUT_OF_USE = 1e300  # score of slots that are no functions
-
-
-class Newcomer(NamedTuple):
-    """A row that is new and useful: t, its place in the block; its slot; δ; Δ; Δ_b; κ²Δ_b."""
-
-    t: int
-    slot: int
-    delta: float
-    Delta: float
-    pivot: float
-    gain: float
 
 
 @jit_sum
@@ -54,11 +43,14 @@ def learn_rows(block: Block, before: Matrices, data: Data, start: Any) -> None:
         delta = prior - k_a
         if not delta >= tally.least_novelty * prior:
             tally.least_novelty = delta / prior
+        square = 0.0
         for o in range(len(block.w)):  # ρ = y - kᵀw
             k_w = k_w if o == 0 else _product(block.values, t, block.w, o, here)
-            block.rho[o] = data.targets[row, o] - k_w
-        square = _normal_step(block, tally, 1.0 / Delta, here)
+            rho = data.targets[row, o] - k_w
+            block.steps[o] = rho / Delta
+            square += rho * rho if o < tally.n_scored else 0.0
         data.residuals[row] = square
+        _step(block, tally, -1.0 / Delta, here)  # P⁻¹ - uuᵀ/Δ, w + (ρ/Δ)u, ξ + ρ²/Δ
         if not delta > max(limits.novelty_tol, LEAST_NOVELTY * prior):
             continue
         # Δ_b = δ(λ + δ/Δ), κ = ρ/(λΔ + δ); the row saves κ²Δ_b
@@ -67,15 +59,14 @@ def learn_rows(block: Block, before: Matrices, data: Data, start: Any) -> None:
         if limits.gain_tol >= 0.0 and delta * gain <= limits.gain_tol:
             continue
         for o in range(len(block.w)):
-            block.kappa[o] = block.rho[o] / (noise * Delta + delta)
-        new = Newcomer(t, here, delta, Delta, pivot, gain)
-        place = _place_to_take(block, tally, new)
+            block.steps[o] *= Delta / (noise * Delta + delta)
+        place = _place_to_take(block, tally, t, delta / Delta, pivot, gain)
         if place < 0:
             continue
-        _grow(block, new)
+        _grow(block, tally, t, delta, pivot)
         block.homes[here] = tally.size - 1
         if place < here:
-            _prune(block, before, place)
+            _prune(block, tally, before, place)
             block.homes[here] = block.homes[place]
 
 
@@ -132,48 +123,50 @@ def _combine(block: Block, tally: Any, t: Any, size: Any) -> Any:
 
 
 @inlined
-def _normal_step(block: Block, tally: Any, share: Any, here: Any) -> Any:
-    """P⁻¹ - uuᵀ/Δ, w + (ρ/Δ)u, ξ + ρ²/Δ; return |ρ|² of the outputs that count. ``share`` is 1/Δ."""
-    square, hidden = 0.0, 0.0
+def _step(block: Block, tally: Any, factor: Any, size: Any) -> None:
+    """P⁻¹ + c vvᵀ, w + fv with an f per output, ξ - f²/c; v, of that size, is in the next free row of V."""
+    n, v = tally.n_V, block.V.rows
     for o in range(len(block.w)):
-        rho = block.rho[o]
-        _add_multiple(block.w, o, block.V.rows, tally.n_V, rho * share, here)
+        _add_multiple(block.w, o, v, n, block.steps[o], size)
+        saved = block.steps[o] * block.steps[o] / factor
         if o < tally.n_scored:
-            square += rho * rho
+            tally.cost -= saved
         else:
-            hidden += rho * rho
-    tally.cost += square * share
-    tally.hidden_cost += hidden * share
-    _add_to_P(block, tally, -share, here)
-    return square
+            tally.hidden_cost -= saved
+    for i in range(size):
+        block.P_diagonal[i] += factor * v[n, i] * v[n, i]
+    for i in range(np.uintp(size), np.uintp(tally.n_before + tally.n_rows)):  # signed numbers are slower
+        v[n, i] = 0.0
+    block.V.factors[n] = factor / tally.sigma  # P⁻¹ = σM + τK⁻¹
+    tally.n_V += 1
 
 
 # --------------------------------------------------------------------------------------- functions that come and go
 
 
 @inlined
-def _place_to_take(block: Block, tally: Any, new: Newcomer) -> Any:
+def _place_to_take(block: Block, tally: Any, t: Any, ratio: Any, pivot: Any, gain: Any) -> Any:
     """The slot that the newcomer takes: its own, or that of a function to be removed; -1 if it is the weakest itself.
 
     The weakest is the one whose removal would cost least after the newcomer's arrival: among equals the newest. Fills
-    in v = [-a - (δ/Δ)u, 1].
+    in v = [-a - (δ/Δ)u, 1]; the ratio is δ/Δ, pivot and gain are Δ_b and κ²Δ_b.
     """
-    slot, v, scores, fixed, ratio = new.slot, tally.n_V, block.scores, block.limits.fixed, new.delta / new.Delta
+    slot, v, scores, fixed = tally.n_before + t, tally.n_V, block.scores, block.limits.fixed
     for i in range(slot):
-        block.V.rows[v, i] = -block.a[new.t, i] - ratio * block.V.rows[v - 1, i]
+        block.V.rows[v, i] = -block.a[t, i] - ratio * block.V.rows[v - 1, i]
         scores[i] = 0.0
     block.V.rows[v, slot] = 1.0
     found = slot
     if tally.size == block.limits.max_basis:
         for o in range(tally.n_scored):
-            kappa = block.kappa[o]
+            kappa = block.steps[o]
             for i in range(slot):
                 total = block.w[o, i] + kappa * block.V.rows[v, i]
                 scores[i] += total * total
-        excess, share = 0.0, 1.0 / new.pivot
+        excess, share = 0.0, 1.0 / pivot
         for i in range(np.uintp(fixed), np.uintp(slot)):  # most newcomers are the weakest, which takes no division
             v_i = block.V.rows[v, i]
-            above = new.gain * (block.P_diagonal[i] + share * v_i * v_i) - (1.0 + TIE) * scores[i]
+            above = gain * (block.P_diagonal[i] + share * v_i * v_i) - (1.0 + TIE) * scores[i]
             excess += block.used[i] * (above if above > 0.0 else 0.0)
         found = -1
         if excess > 0.0:
@@ -189,64 +182,40 @@ def _place_to_take(block: Block, tally: Any, new: Newcomer) -> Any:
 
 
 @inlined
-def _grow(block: Block, new: Newcomer) -> None:
+def _grow(block: Block, tally: Any, t: Any, delta: Any, pivot: Any) -> None:
     """P⁻¹ + vvᵀ/Δ_b, w + κv, ξ - κ²Δ_b;  K⁻¹ + ggᵀ/δ with g = [-a, 1]."""
-    tally, here = block.tally[0], new.slot
-    for o in range(len(block.w)):
-        kappa = block.kappa[o]
-        _add_multiple(block.w, o, block.V.rows, tally.n_V, kappa, here + 1)
-        if o >= tally.n_scored:
-            tally.hidden_cost -= kappa * kappa * new.pivot
-    tally.cost -= new.gain
-    _add_to_P(block, tally, 1.0 / new.pivot, here + 1)
+    here, g = tally.n_before + t, tally.n_G
+    _step(block, tally, 1.0 / pivot, here + 1)
     for i in range(here):
-        block.G.rows[tally.n_G, i] = -block.a[new.t, i]
-    block.G.rows[tally.n_G, here] = block.used[here] = 1.0
-    _add_to_K(block, tally, 1.0 / new.delta, here + 1)
+        block.G.rows[g, i] = -block.a[t, i]
+    block.G.rows[g, here] = block.used[here] = 1.0
+    _add_to_K(block, tally, 1.0 / delta, here + 1)
     tally.size += 1
     tally.n_grown += 1
 
 
 @inlined
-def _prune(block: Block, before: Matrices, place: Any) -> None:
+def _prune(block: Block, tally: Any, before: Matrices, place: Any) -> None:
     """P⁻¹ - hhᵀ/h_i with h its row i, w - (w_i/h_i)h, ξ + w_i²/h_i;  K⁻¹ - ggᵀ/g_i with g its row i."""
-    tally = block.tally[0]
     h, g, size = block.V.rows[tally.n_V], block.G.rows[tally.n_G], tally.n_before + tally.n_rows
     _take_row(block.V, tally.n_V, before.P, place, (tally.n_before, size))
     _take_row(block.G, tally.n_G, before.K, place, (tally.n_before, size))
     for i in range(size):
         g[i] *= block.used[i]
         h[i] = block.used[i] * (tally.sigma * h[i]) + tally.tau * g[i]
-    h_i, g_i = h[place], g[place]
     for o in range(len(block.w)):
-        w_i = block.w[o, place]
-        _add_multiple(block.w, o, block.V.rows, tally.n_V, -w_i / h_i, size)
+        block.steps[o] = -block.w[o, place] / h[place]
+    _step(block, tally, -1.0 / h[place], size)
+    _add_to_K(block, tally, -1.0 / g[place], size)
+    for o in range(len(block.w)):
         block.w[o, place] = 0.0
-        if o < tally.n_scored:
-            tally.cost += w_i * w_i / h_i
-        else:
-            tally.hidden_cost += w_i * w_i / h_i
-    _add_to_P(block, tally, -1.0 / h_i, size)
-    _add_to_K(block, tally, -1.0 / g_i, size)
     block.used[place] = 0.0
     tally.size -= 1
     tally.n_pruned += 1
 
 
 @inlined
-def _add_to_P(block: Block, tally: Any, factor: Any, size: Any) -> None:  # noqa: N802  a matrix
-    """Add a multiple of vvᵀ to P⁻¹ = σM + τK⁻¹; v, of that size, is in the next free row of V."""
-    n, v = tally.n_V, block.V.rows
-    for i in range(size):
-        block.P_diagonal[i] += factor * v[n, i] * v[n, i]
-    for i in range(np.uintp(size), np.uintp(tally.n_before + tally.n_rows)):  # signed numbers are slower
-        v[n, i] = 0.0
-    block.V.factors[n] = factor / tally.sigma
-    tally.n_V += 1
-
-
-@inlined
-def _add_to_K(block: Block, tally: Any, factor: Any, size: Any) -> None:  # noqa: N802  as above
+def _add_to_K(block: Block, tally: Any, factor: Any, size: Any) -> None:  # noqa: N802  a matrix
     """Add a multiple of ggᵀ to K⁻¹, and nothing to P⁻¹; g, of that size, is in the next free row of G."""
     n, g, slots = tally.n_G, block.G.rows, tally.n_before + tally.n_rows
     for i in range(np.uintp(size), np.uintp(slots)):
@@ -267,7 +236,7 @@ def _add_to_K(block: Block, tally: Any, factor: Any, size: Any) -> None:  # noqa
 @inlined
 def _take_row(vectors: Vectors, number: Any, matrix: FloatArray, place: Any, sizes: Any) -> None:
     """Fill in, as vector of that number, row ``place`` of a matrix (m, m) plus the sum of c vvᵀ of those before it."""
-    (m, size), row = sizes, vectors.rows[number]
+    (m, size), V, c, row = sizes, vectors.rows, vectors.factors, vectors.rows[number]
     for i in range(size):
         row[i] = 0.0
     if place < m:
@@ -276,11 +245,13 @@ def _take_row(vectors: Vectors, number: Any, matrix: FloatArray, place: Any, siz
             row[i] = matrix[i, place]
         for i in range(first, m):
             row[i] = matrix[place, i]
-    for v in range(number):
-        _add_multiple(vectors.rows, number, vectors.rows, v, vectors.rows[v, place] * vectors.factors[v], size)
+    for v in range(number % 4):
+        _add_multiple(V, number, V, v, V[v, place] * c[v], size)
+    for v in range(number % 4, number, 4):
+        _add_four(V, number, vectors, v, (V[v, place], V[v + 1, place], V[v + 2, place], V[v + 3, place]), size)
 
 
-@jit_sum
+@inlined
 def _add_projections(out: FloatArray, values: FloatArray, t: Any, vectors: Vectors, span: Any, size: Any) -> None:
     """Add Σ c (v·k) v, over a span of vectors, to row t of ``out``; k is that row of values.
 
@@ -297,9 +268,16 @@ def _add_projections(out: FloatArray, values: FloatArray, t: Any, vectors: Vecto
             p1 += V[v + 1, i] * values[t, i]
             p2 += V[v + 2, i] * values[t, i]
             p3 += V[v + 3, i] * values[t, i]
-        p0, p1, p2, p3 = p0 * c[v], p1 * c[v + 1], p2 * c[v + 2], p3 * c[v + 3]
-        for i in range(size):
-            out[t, i] += p0 * V[v, i] + p1 * V[v + 1, i] + p2 * V[v + 2, i] + p3 * V[v + 3, i]
+        _add_four(out, t, vectors, v, (p0, p1, p2, p3), size)
+
+
+@inlined
+def _add_four(out: FloatArray, to: Any, vectors: Vectors, v: Any, along: Any, size: Any) -> None:
+    """Add multiples of four vectors, from v on, times their factors, to a row of a table."""
+    V, c = vectors.rows, vectors.factors
+    f0, f1, f2, f3 = along[0] * c[v], along[1] * c[v + 1], along[2] * c[v + 2], along[3] * c[v + 3]
+    for i in range(size):
+        out[to, i] += f0 * V[v, i] + f1 * V[v + 1, i] + f2 * V[v + 2, i] + f3 * V[v + 3, i]
 
 
 @inlined
