@@ -206,9 +206,14 @@ class SequentialLearner:
         """p."""
         return int(self.recursion.coefficients.shape[1])
 
+    @property
+    def n_scored(self) -> int:
+        """Outputs that count."""
+        return self.n_outputs - self.recursion.rules.hidden
+
     def check_stored(self) -> None:
         """Refuse a dictionary of another size than the recursion's."""
-        m = len(self.recursion.births) - int(self.recursion.rules.intercept and self.recursion.n_seen > 0)
+        m = len(self.recursion.births) - self.recursion.n_fixed
         need(self.points.ndim == 2, "the dictionary is no table.")
         check_shape(self.points, (m, self.points.shape[1]), "the dictionary")
         check_kernel(self.kernel, self.points.shape[1])

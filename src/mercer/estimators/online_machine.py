@@ -40,14 +40,21 @@ class State:
         expansion = vars(self).get("expansion")
         if expansion is not None:
             check_shape(expansion.points, self.learner.points.shape, "points of a model")
-            check_shape(expansion.intercept, (_n_scored(self.learner),), "the intercept of a model")
+            check_shape(expansion.intercept, (self.learner.n_scored,), "the intercept of a model")
             same = expansion.kernel.equals(self.learner.kernel)
             need(same and np.array_equal(expansion.points, self.learner.points), "a model is not of its dictionary.")
 
     @cached_property
     def mean(self) -> KernelExpansion:
         """The model without error bars, which take a decomposition."""
-        return _expansion(self.learner)
+        learner, recursion = self.learner, self.learner.recursion
+        coefficients, fixed = recursion.rules.scored(recursion.coefficients), recursion.n_fixed
+        return KernelExpansion(
+            kernel=learner.kernel,
+            points=learner.points,
+            coefficients=np.ascontiguousarray(coefficients[fixed:]),
+            intercept=coefficients[0].copy() if fixed else np.zeros(coefficients.shape[1]),
+        )
 
     @cached_property
     def expansion(self) -> KernelExpansion:
@@ -111,7 +118,7 @@ class OnlineMachine(BaseEstimator, ABC):
 
     def check_stored(self) -> None:
         """Refuse outputs and features that are not those of the learner."""
-        n_outputs, n_features = _n_scored(self._learner), self._learner.points.shape[1]
+        n_outputs, n_features = self._learner.n_scored, self._learner.points.shape[1]
         check_estimator(
             self,
             n_outputs=n_outputs,
@@ -121,8 +128,6 @@ class OnlineMachine(BaseEstimator, ABC):
         )
         named = len(vars(self).get("_features", ())) in (0, n_features)
         need(named, "a model has names for other features.")
-
-    # ------------------------------------------------------------------------------------------------- learning
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn rows X (n, d) and their targets or labels y in their order, from the beginning."""
@@ -260,7 +265,7 @@ class OnlineMachine(BaseEstimator, ABC):
         features = Features(learner.kernel, learner.points)
         sums = normal_statistics(table, features, executor=make_executor(self))
         data_part, cross = sums.gram, sums.cross[:, :-1]
-        if _has_constant(learner):  # comes first
+        if learner.recursion.n_fixed:  # comes first
             data_part = np.block([[sums.moments[-1:, -1:], sums.cross[:, -1:].T], [sums.cross[:, -1:], data_part]])
             cross = np.concatenate([sums.moments[-1:, :-1], cross])
         recursion = learner.recursion
@@ -326,8 +331,6 @@ class OnlineMachine(BaseEstimator, ABC):
             raise ValueError(msg)
         check_same_outputs(self._learner.n_outputs, other._learner.n_outputs)
 
-    # ------------------------------------------------------------------------------------------------ what it is
-
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_state")
 
@@ -339,7 +342,7 @@ class OnlineMachine(BaseEstimator, ABC):
     def basis_index_(self) -> IntArray:
         """Which of the rows learned (those of weight zero are not) are in the dictionary, counted from 0."""
         check_is_fitted(self)
-        return self._learner.recursion.births[_has_constant(self._learner) :]
+        return self._learner.recursion.births[self._learner.recursion.n_fixed :]
 
     @property
     def history_(self) -> dict[str, FloatArray]:
@@ -382,27 +385,9 @@ def _number(value: Any, name: Any) -> float:
         raise ValueError(msg) from None
 
 
-def _has_constant(learner: SequentialLearner) -> int:
-    return int(learner.recursion.rules.intercept and learner.recursion.n_seen > 0)
-
-
-def _n_scored(learner: SequentialLearner) -> int:
-    return learner.n_outputs - learner.recursion.rules.hidden
-
-
-def _expansion(learner: SequentialLearner) -> KernelExpansion:
-    fixed, coefficients = _has_constant(learner), learner.recursion.rules.scored(learner.recursion.coefficients)
-    return KernelExpansion(
-        kernel=learner.kernel,
-        points=learner.points,
-        coefficients=np.ascontiguousarray(coefficients[fixed:]),
-        intercept=coefficients[0].copy() if fixed else np.zeros(coefficients.shape[1]),
-    )
-
-
 def _variance(learner: SequentialLearner) -> Variance:
     """k(x, x) - |v|² + λ [1, k]P⁻¹[1, k]ᵀ, with k = Lv, as |Rv - c|² and a constant."""
-    fixed, noise, P_inverse = _has_constant(learner), learner.recursion.rules.noise, learner.recursion.P_inverse
+    fixed, noise, P_inverse = learner.recursion.n_fixed, learner.recursion.rules.noise, learner.recursion.P_inverse
     m = len(learner.points)
     lower = np.linalg.cholesky(learner.kernel(learner.points)) if m else np.empty((0, 0))
     square = noise * lower.T @ P_inverse[fixed:, fixed:] @ lower

@@ -125,6 +125,11 @@ class BlockRecursion:
     K_inverse = _in_use("K", "K_mm⁻¹.")
     gram = _in_use("gram", "K_mm, as the recursion was given it; the row and column of a constant mean nothing.")
 
+    @property
+    def n_fixed(self) -> int:
+        """Functions that are never removed: 1 with an intercept, once there is one."""
+        return int(self.rules.intercept and self.n_seen > 0)
+
     def begin(self, prior: float, target: FloatArray, weight: float) -> bool:
         """Learn the first row, where there is an intercept; returns whether it has become a function.
 
@@ -291,7 +296,7 @@ class BlockRecursion:
     def check_stored(self) -> None:
         """Refuse matrices and counts that do not fit each other, or the rules."""
         m, rules = len(self.births), self.rules
-        fixed = int(rules.intercept and self.n_seen > 0)
+        fixed = self.n_fixed
         check_square(self.P_inverse, m, "P_inverse", order="C")
         check_square(self.K_inverse, m, "K_inverse", order="C")
         check_square(self.gram, m, "the kernel matrix of the dictionary", order="C")
