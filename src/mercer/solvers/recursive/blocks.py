@@ -100,8 +100,9 @@ def learn_blocks(block: Block, matrices: Matrices, source: Source, data: Data, s
         if not fill_values(block.blas, source, block.columns, block.values[:number], m, done):
             break
         _open(block, matrices, number, data.first + done)
-        multiply(block, matrices.P, block.u)
-        multiply(block, matrices.K, block.a)
+        values = block.values[:number, :m]
+        multiply(block.blas, values, matrices.P, block.u)
+        multiply(block.blas, values, matrices.K, block.a)
         learn_rows(block, matrices, data, done)
         _close(block, source, done)
         _extend_gram(block, matrices.gram, data.prior, done)
@@ -128,6 +129,8 @@ def _open(block: Block, matrices: Matrices, n_rows: Any, number: Any) -> None:
     for t in range(n_rows):
         block.used[m + t] = block.P_diagonal[m + t] = block.K_diagonal[m + t] = 0.0
         block.births[m + t] = number + t
+        for j in range(np.uintp(m), np.uintp(m + n_rows)):
+            block.u[t, j] = block.a[t, j] = 0.0
         for o in range(len(block.w)):
             block.w[o, m + t] = 0.0
 

@@ -26,18 +26,14 @@ _MIXERS = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 @jit
-def multiply(block: Block, matrix: FloatArray, products: FloatArray) -> None:
-    """Fill in the products of the rows of a block with an inverse; zeros behind them."""
-    tally, blas = block.tally[0], block.blas
-    m, n_rows = tally.n_before, tally.n_rows
+def multiply(blas: Routines, values: FloatArray, matrix: FloatArray, products: FloatArray) -> None:
+    """Fill in the products of values (b, m) with an inverse."""
+    n_rows, m = values.shape
     for first in range(0, m, PANEL):
         last = min(first + PANEL, m)
         out = products[:n_rows, first:last]
-        add_product(blas, (PLAIN, PLAIN), block.values[:n_rows, :last], matrix[:last, first:last], out, 0.0)
-        add_product(blas, (PLAIN, TRANSPOSED), block.values[:n_rows, last:m], matrix[first:last, last:m], out, 1.0)
-    for t in range(n_rows):
-        for j in range(np.uintp(m), np.uintp(m + n_rows)):
-            products[t, j] = 0.0
+        add_product(blas, (PLAIN, PLAIN), values[:, :last], matrix[:last, first:last], out, 0.0)
+        add_product(blas, (PLAIN, TRANSPOSED), values[:, last:], matrix[first:last, last:m], out, 1.0)
 
 
 @jit
