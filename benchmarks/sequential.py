@@ -13,7 +13,8 @@ from mercer.datasets import make_waves
 from mercer.engine import SequentialLearner
 from mercer.kernels import Gaussian
 from mercer.reports.table import format_table
-from mercer.solvers.recursive import ReferenceRecursion, Rules
+from mercer.solvers.recursive import Rules
+from papers.recursion import ReferenceRecursion
 
 KERNEL = Gaussian(length_scale=np.sqrt(27.0))
 NOVELTY, GAIN = 1e-2, 1e-4

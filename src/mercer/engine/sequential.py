@@ -16,7 +16,7 @@ from mercer._typing import FloatArray, IntArray
 from mercer.engine.executors.sequence import Sequence
 from mercer.engine.executors.threads import blas_threads
 from mercer.engine.passes import Pass, Tile
-from mercer.engine.stream_values import FactoredRows, TabulatedRows
+from mercer.engine.stream_values import StreamValues
 from mercer.engine.table import Table
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.kernels import Kernel, Precomputed
@@ -33,7 +33,6 @@ _PIECE = 256  # rows whose kernel values, also among each other, are made togeth
 _WORK = 500_000_000
 # The same for a second or so, and bytes: rows of a source that are read and learned together.
 _SECOND, _MEMORY = 4_000_000_000, 1 << 25
-_RETRY = 8  # pieces after which compiled code is tried again, when a row was too far for it
 
 
 @stored
@@ -63,7 +62,7 @@ class SequentialLearner:
         self.kernel = kernel
         self.recursion = BlockRecursion(rules, n_outputs)
         self.points = np.empty((0, n_features))
-        self._values: FactoredRows | TabulatedRows | None = None
+        self._values: StreamValues | None = None
 
     def learn(self, rows: FloatArray, targets: FloatArray, weights: FloatArray | None = None) -> FloatArray:
         """Learn rows (n, d) with targets (n, p), one after the other; weights are above zero.
@@ -90,32 +89,31 @@ class SequentialLearner:
         # The products of a block are too small for more threads of BLAS.
         with nullcontext() if small else blas_threads(1):
             while start < len(rows):
-                here, values = self._piece(rows[start:])
+                here, source = self._piece(rows[start:])
                 span = slice(start, start + len(here))
-                squares = self._learn_piece(here, values, (prior[span], targets[span], weights[span]))
+                squares = self._learn_piece(here, source, (prior[span], targets[span], weights[span]))
                 residuals[start : start + len(squares)] = squares
                 start += len(squares)
             self.recursion.look()
         self.recursion.mirror()
         return residuals
 
-    def _piece(self, rows: FloatArray) -> tuple[FloatArray, FloatArray | Source]:
+    def _piece(self, rows: FloatArray) -> tuple[FloatArray, Source]:
         """Some of the first rows, and their kernel values, to the functions in use and among each other."""
-        m = len(self.points)
-        if not isinstance(self._values, TabulatedRows):
-            most = max(m, min(self.recursion.rules.max_basis, max(2 * m, m + _PIECE)))
-            work = most**2 + 16 * (most + rows.shape[1]) + 1000  # as large as the square of functions, if they are many
-            piece = rows[: max(_PIECE, _WORK // work)]
-            source = self._factored(piece, most)
-            if source is not None:
-                return piece, source
-        piece = rows[: _PIECE if m >= _LARGE else _PIECE // 2]
-        return piece, self._tabulated(piece)
+        m, fixed = len(self.points), int(self.recursion.rules.intercept)
+        self._values = self._values or StreamValues(self.kernel)
+        most = max(m, min(self.recursion.rules.max_basis, max(2 * m, m + _PIECE)))
+        piece = rows[: max(_PIECE, _WORK // _row_work(most, rows.shape[1]))]
+        source = self._values.factored(self.points, piece, fixed, most)
+        if source is None:
+            piece = rows[: _PIECE if m >= _LARGE else _PIECE // 2]
+            source = self._values.tabulated(self.points, piece, fixed)
+        return piece, source
 
     def rows_at_once(self, n_features: int) -> int:
         """Rows that take a second or so to learn, and not too much memory."""
         m, row_bytes = self.recursion.rules.max_basis, 8 * (n_features + 1)
-        return min(_MEMORY // row_bytes, _SECOND // (m**2 + 16 * (m + n_features) + 1000))
+        return min(_MEMORY // row_bytes, _SECOND // _row_work(m, n_features))
 
     def copy(self) -> SequentialLearner:
         """A learner with the same future that shares nothing that changes."""
@@ -207,9 +205,14 @@ class SequentialLearner:
         """p."""
         return int(self.recursion.coefficients.shape[1])
 
+    @property
+    def n_scored(self) -> int:
+        """Outputs that count."""
+        return self.n_outputs - self.recursion.rules.hidden
+
     def check_stored(self) -> None:
         """Refuse a dictionary of another size than the recursion's."""
-        m = len(self.recursion.births) - int(self.recursion.rules.intercept and self.recursion.n_seen > 0)
+        m = len(self.recursion.births) - self.recursion.n_fixed
         need(self.points.ndim == 2, "the dictionary is no table.")
         check_shape(self.points, (m, self.points.shape[1]), "the dictionary")
         check_kernel(self.kernel, self.points.shape[1])
@@ -224,26 +227,12 @@ class SequentialLearner:
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"_values": None}  # without rows that were seen
 
-    def _factored(self, rows: FloatArray, most: int) -> Source | None:
-        """Kernel values, to up to so many functions, that compiled code computes, if it can."""
-        if not isinstance(self._values, FactoredRows):
-            self._values = FactoredRows(self.kernel)
-        return self._values.source(self.points, rows, int(self.recursion.rules.intercept), most)
-
-    def _tabulated(self, rows: FloatArray) -> FloatArray:
-        if not isinstance(self._values, TabulatedRows):
-            again = isinstance(self._values, FactoredRows) and self._values.has_factors
-            self._values = TabulatedRows(self.kernel, _RETRY if again else None)
-        values = self._values.table(self.points, rows)
-        return np.column_stack([np.ones(len(rows)), values]) if self.recursion.rules.intercept else values
-
     def _learn_piece(
-        self, rows: FloatArray, values: FloatArray | Source, data: tuple[FloatArray, FloatArray, FloatArray]
+        self, rows: FloatArray, source: Source, data: tuple[FloatArray, FloatArray, FloatArray]
     ) -> FloatArray:
         """Learn rows with k(x, x), targets and weights, as many as their values allow."""
-        fixed = int(self.recursion.rules.intercept)
-        origin, squares = self.recursion.learn(values, *data)
-        origin = origin[fixed:]  # without the constant
+        origin, squares = self.recursion.learn(source, *data)
+        origin = origin[int(self.recursion.rules.intercept) :]  # without the constant
         places = np.flatnonzero(origin >= 0)
         if len(places):
             if len(origin) > len(self.points):
@@ -252,15 +241,8 @@ class SequentialLearner:
             else:
                 self.points = self.points.copy()  # who has taken the old ones keeps them
             self.points[places] = rows[origin[places]]
-        if isinstance(self._values, TabulatedRows):
-            self._values.replace(places)
-            if self._values.is_over:
-                self._values = None
-        elif self._values is not None and len(squares) < len(rows):
-            if not len(squares) and self._values.is_fresh:  # a row is too far, wherever the centre is
-                self._values = TabulatedRows(self.kernel, _RETRY)
-            else:
-                self._values.unbind()
+        if self._values is not None and len(squares) < len(rows):
+            self._values.unbind(len(squares))
         return squares
 
     def _prior(self, rows: FloatArray) -> FloatArray:
@@ -274,6 +256,11 @@ class SequentialLearner:
             msg = f"k(x, x) goes up to {np.max(prior):.1g}: kernel values overflow when they are squared. Scale X."
             raise ValueError(msg)
         return prior
+
+
+def _row_work(m: int, n_features: int) -> int:
+    """What a row takes: as much as the square of functions, if they are many."""
+    return m**2 + 16 * (m + n_features) + 1000
 
 
 # Called with the learner, the number of rows read so far, and the squared errors of those learned since.

@@ -10,12 +10,10 @@ import numpy as np
 
 from mercer._stored import stored
 from mercer._typing import FloatArray
-from mercer._validation import check_is_fitted
 from mercer.engine import ArrayTable, SequentialLearner
 from mercer.estimators.classification import KernelClassifier
-from mercer.estimators.online_machine import OnlineMachine, State, has_no_weight
-from mercer.estimators.shell import all_or_nothing, read_table
-from mercer.model import KernelExpansion
+from mercer.estimators.online_machine import OnlineMachine, State
+from mercer.estimators.shell import all_or_nothing
 
 __all__ = ["OnlineClassifier"]
 
@@ -36,34 +34,9 @@ class OnlineClassifier(KernelClassifier, OnlineMachine):
     True
     """
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn rows X (n, d) and labels y (n,) in their order, from the beginning."""
-        self._check_choices()
-        with all_or_nothing(self):
-            encode = self._labels()
-            table = read_table(self, X, y, sample_weight, encode=encode, reset=True)
-            self.classes_ = encode.classes
-            self._start(table)
-            self._learn(table)
-            if self.second_pass:
-                self._refit(table)
-        return self
-
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Learn more rows; the first call must name all ``classes``, unless all occur in its labels."""
-        self._validate_params()
-        with all_or_nothing(self):
-            first = not hasattr(self, "_state")
-            encode = self._labels(classes, first=first)
-            if not first and has_no_weight(sample_weight, y):
-                read_table(self, X, y, None, encode=encode, reset=False)  # checked, and left out
-                return self
-            table = read_table(self, X, y, sample_weight, encode=encode, reset=first)
-            if first:
-                self.classes_ = encode.classes
-                self._start(table)
-            self._learn(self._with_hidden(table))
-        return self
+        return self._add_rows(X, y, sample_weight, classes)
 
     def learn_one(self, x: Mapping[Any, Any], y: Any, w: float = 1.0) -> None:
         """Learn one row given as a mapping from features to numbers, as river has it; w is its weight.
@@ -96,23 +69,18 @@ class OnlineClassifier(KernelClassifier, OnlineMachine):
             return self.classes_[0].item()
         return self.outputs_.predict(self._evaluate_one(self._one(x, first=False))[np.newaxis])[0].item()
 
-    def refit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Solve for the coefficients exactly on these rows, with the dictionary as it is."""
-        self._validate_params()
-        check_is_fitted(self)
-        with all_or_nothing(self):
-            table = read_table(self, X, y, sample_weight, encode=self._labels(first=False), reset=False)
-            self._refit(self._with_hidden(table))
-        return self
+    def _read(self, X: Any, y: Any, sample_weight: Any, *, first: bool, classes: Any = None) -> ArrayTable:
+        """The table, with targets for the hidden output if there is one."""
+        table = super()._read(X, y, sample_weight, first=first, classes=classes)
+        if first or not self._learner.recursion.rules.hidden:
+            return table
+        return replace(table, labels=np.column_stack([table.targets, np.ones(table.n_rows)]), coding=None)
 
     def _evaluate(self, X: Any) -> FloatArray:
         if len(self.classes_) == 1:
             msg = f"only one class was seen: {self.classes_.tolist()}."
             raise ValueError(msg)
         return super()._evaluate(X)
-
-    def _mean_expansion(self) -> KernelExpansion:
-        return self._state.mean
 
     def _begin_with(self, x: Mapping[Any, Any], y: Any) -> None:
         """Start with one class: one output as if for a second one, all -1, and a hidden one, all 1."""
@@ -147,9 +115,3 @@ class OnlineClassifier(KernelClassifier, OnlineMachine):
             recursion.cost += recursion.hidden_cost
         recursion.coefficients = np.ascontiguousarray(np.column_stack([*columns, ones]))
         self.classes_, self._state = classes, State(learner, self._state.history)
-
-    def _with_hidden(self, table: ArrayTable) -> ArrayTable:
-        """The table with targets for the hidden output, if there is one."""
-        if not self._learner.recursion.rules.hidden:
-            return table
-        return replace(table, labels=np.column_stack([table.targets, np.ones(table.n_rows)]), coding=None)

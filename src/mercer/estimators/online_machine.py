@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from abc import ABC
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from mercer._stored import Sometimes, stored
 from mercer._stored.checks import check_estimator, check_shape, need
 from mercer._typing import FloatArray, IntArray, RandomState
-from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted
+from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted, parameters
 from mercer.engine import ArrayTable, Features, SequentialLearner, learn_table, normal_statistics
-from mercer.estimators.shell import all_or_nothing, check_mergeable, check_same_outputs, make_executor, snapshot
+from mercer.estimators.shell import (
+    Shell,
+    all_or_nothing,
+    check_mergeable,
+    check_same_outputs,
+    make_executor,
+    snapshot,
+)
 from mercer.kernels import Kernel, as_kernel
 from mercer.methods.frame import resolve_kernel, used_rows
 from mercer.model import KernelExpansion, Variance
 from mercer.solvers.recursive import Rules
 
-__all__ = ["OnlineMachine", "State", "has_no_weight"]
+__all__ = ["OnlineMachine", "State"]
 
 
 @stored(name="OnlineState", also=("expansion",))
@@ -38,14 +44,21 @@ class State:
         expansion = vars(self).get("expansion")
         if expansion is not None:
             check_shape(expansion.points, self.learner.points.shape, "points of a model")
-            check_shape(expansion.intercept, (_n_scored(self.learner),), "the intercept of a model")
+            check_shape(expansion.intercept, (self.learner.n_scored,), "the intercept of a model")
             same = expansion.kernel.equals(self.learner.kernel)
             need(same and np.array_equal(expansion.points, self.learner.points), "a model is not of its dictionary.")
 
     @cached_property
     def mean(self) -> KernelExpansion:
         """The model without error bars, which take a decomposition."""
-        return _expansion(self.learner)
+        learner, recursion = self.learner, self.learner.recursion
+        coefficients, fixed = recursion.rules.scored(recursion.coefficients), recursion.n_fixed
+        return KernelExpansion(
+            kernel=learner.kernel,
+            points=learner.points,
+            coefficients=np.ascontiguousarray(coefficients[fixed:]),
+            intercept=coefficients[0].copy() if fixed else np.zeros(coefficients.shape[1]),
+        )
 
     @cached_property
     def expansion(self) -> KernelExpansion:
@@ -53,8 +66,33 @@ class State:
         return replace(self.mean, variance=_variance(self.learner))
 
 
-class OnlineMachine(BaseEstimator, ABC):
+def _learned(path: str, doc: str) -> Any:
+    """A property of what was learned: an attribute of the learner."""
+
+    def get(self: OnlineMachine) -> Any:
+        check_is_fitted(self)
+        return attrgetter(path)(self._learner)
+
+    return property(get, doc=doc)
+
+
+@parameters
+class OnlineMachine(Shell):
     """Parameters and fitted state."""
+
+    kernel: Any = field(default="gaussian", kw_only=False)
+    noise: float = 0.1
+    max_basis: int = 500
+    novelty_tol: float = 1e-2
+    gain_tol: float = 1e-4
+    selection: Literal["supervised", "novelty"] = "supervised"
+    forgetting: float = 1.0
+    intercept: bool = False
+    second_pass: bool = False
+    record: bool = False
+    random_state: RandomState = None
+    n_jobs: int | None = None
+    verbose: int = 0
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "kernel": "no_validation",  # checked, with a message of its own, by as_kernel
@@ -72,12 +110,19 @@ class OnlineMachine(BaseEstimator, ABC):
         "verbose": ["verbose"],
     }
 
-    _state: State
-    _features: Sometimes[tuple[Any, ...]]
+    _state: State = field(init=False)
+    _features: Sometimes[tuple[Any, ...]] = field(init=False)
+
+    kernel_ = _learned("kernel", "The kernel with its parameters as numbers.")
+    basis_ = _learned("points", "The dictionary, shape (m, d).")
+    cost_ = _learned("recursion.cost", "ξ, what the recursion has not explained, with the penalty.")
+    n_seen_ = _learned("recursion.n_seen", "Rows learned.")
+    n_grown_ = _learned("recursion.n_grown", "Rows that became functions.")
+    n_pruned_ = _learned("recursion.n_pruned", "Functions that were removed for others.")
 
     def check_stored(self) -> None:
         """Refuse outputs and features that are not those of the learner."""
-        n_outputs, n_features = _n_scored(self._learner), self._learner.points.shape[1]
+        n_outputs, n_features = self._learner.n_scored, self._learner.points.shape[1]
         check_estimator(
             self,
             n_outputs=n_outputs,
@@ -88,38 +133,40 @@ class OnlineMachine(BaseEstimator, ABC):
         named = len(vars(self).get("_features", ())) in (0, n_features)
         need(named, "a model has names for other features.")
 
-    def __init__(
-        self,
-        kernel: Any = "gaussian",
-        *,
-        noise: float = 0.1,
-        max_basis: int = 500,
-        novelty_tol: float = 1e-2,
-        gain_tol: float = 1e-4,
-        selection: Literal["supervised", "novelty"] = "supervised",
-        forgetting: float = 1.0,
-        intercept: bool = False,
-        second_pass: bool = False,
-        record: bool = False,
-        random_state: RandomState = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.kernel = kernel
-        self.noise = noise
-        self.max_basis = max_basis
-        self.novelty_tol = novelty_tol
-        self.gain_tol = gain_tol
-        self.selection = selection
-        self.forgetting = forgetting
-        self.intercept = intercept
-        self.second_pass = second_pass
-        self.record = record
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    def _fit(self, table: ArrayTable) -> None:
+        if self.second_pass and self.forgetting < 1:
+            msg = "a second pass weighs all rows alike, a model that forgets does not: use one of the two."
+            raise ValueError(msg)
+        self._start(table)
+        self._learn(table)
+        if self.second_pass:
+            self._refit(table)
 
-    # ------------------------------------------------------------------------------------------------- learning
+    def _add_rows(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Self:
+        """Learn more rows, in their order; a batch without weight is checked, and left out."""
+        if not (hasattr(self, "_state") and _has_no_weight(sample_weight, y)):
+            return super()._add_rows(X, y, sample_weight, classes)
+        self._validate_params()
+        with all_or_nothing(self):
+            self._read(X, y, None, first=False, classes=classes)
+        return self
+
+    def _partial_fit(self, table: ArrayTable) -> None:
+        if not hasattr(self, "_state"):
+            self._start(table)
+        self._learn(table)
+
+    def refit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Solve for the coefficients exactly on these rows, with the dictionary as it is.
+
+        The recursion knows past rows only as well as the dictionary at that time represented them; from the rows
+        themselves, this solves the subset of representers on the same dictionary. Learning may continue.
+        """
+        self._validate_params()
+        check_is_fitted(self)
+        with all_or_nothing(self):
+            self._refit(self._read(X, y, sample_weight, first=False))
+        return self
 
     def _start(self, table: ArrayTable) -> None:
         """Start over, with a kernel whose parameters may come from these rows."""
@@ -210,7 +257,7 @@ class OnlineMachine(BaseEstimator, ABC):
         features = Features(learner.kernel, learner.points)
         sums = normal_statistics(table, features, executor=make_executor(self))
         data_part, cross = sums.gram, sums.cross[:, :-1]
-        if _has_constant(learner):  # comes first
+        if learner.recursion.n_fixed:  # comes first
             data_part = np.block([[sums.moments[-1:, -1:], sums.cross[:, -1:].T], [sums.cross[:, -1:], data_part]])
             cross = np.concatenate([sums.moments[-1:, :-1], cross])
         recursion = learner.recursion
@@ -219,12 +266,6 @@ class OnlineMachine(BaseEstimator, ABC):
         recursion.cost = float(np.sum(recursion.rules.scored(costs)))
         recursion.hidden_cost = float(np.sum(costs)) - recursion.cost
         self._state = State(learner, self._state.history)
-
-    def _check_choices(self) -> None:
-        self._validate_params()
-        if self.second_pass and self.forgetting < 1:
-            msg = "a second pass weighs all rows alike, a model that forgets does not: use one of the two."
-            raise ValueError(msg)
 
     def _check_length_scale(self) -> Kernel:
         """The kernel, which must not depend on data."""
@@ -280,9 +321,7 @@ class OnlineMachine(BaseEstimator, ABC):
         if mine.forgetting < 1.0 or theirs.forgetting < 1.0:
             msg = "cannot merge models that forget: their state depends on when they saw each row."
             raise ValueError(msg)
-        check_same_outputs(self._learner.n_outputs, other._learner.n_outputs)
-
-    # ------------------------------------------------------------------------------------------------ what it is
+        check_same_outputs(self._n_outputs, other._n_outputs)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_state")
@@ -292,46 +331,17 @@ class OnlineMachine(BaseEstimator, ABC):
         return self._state.learner
 
     @property
-    def kernel_(self) -> Kernel:
-        """The kernel with its parameters as numbers."""
-        check_is_fitted(self)
-        return self._learner.kernel
+    def _n_outputs(self) -> int:
+        return self._learner.n_outputs
 
-    @property
-    def basis_(self) -> FloatArray:
-        """The dictionary, shape (m, d)."""
-        check_is_fitted(self)
-        return self._learner.points
+    def _mean_expansion(self) -> KernelExpansion:
+        return self._state.mean
 
     @property
     def basis_index_(self) -> IntArray:
         """Which of the rows learned (those of weight zero are not) are in the dictionary, counted from 0."""
         check_is_fitted(self)
-        return self._learner.recursion.births[_has_constant(self._learner) :]
-
-    @property
-    def cost_(self) -> float:
-        """ξ, what the recursion has not explained, with the penalty."""
-        check_is_fitted(self)
-        return self._learner.recursion.cost
-
-    @property
-    def n_seen_(self) -> int:
-        """Rows learned."""
-        check_is_fitted(self)
-        return self._learner.recursion.n_seen
-
-    @property
-    def n_grown_(self) -> int:
-        """Rows that became functions."""
-        check_is_fitted(self)
-        return self._learner.recursion.n_grown
-
-    @property
-    def n_pruned_(self) -> int:
-        """Functions that were removed for others."""
-        check_is_fitted(self)
-        return self._learner.recursion.n_pruned
+        return self._learner.recursion.births[self._learner.recursion.n_fixed :]
 
     @property
     def history_(self) -> dict[str, FloatArray]:
@@ -347,7 +357,7 @@ class OnlineMachine(BaseEstimator, ABC):
         return self._state.expansion
 
 
-def has_no_weight(sample_weight: Any, y: Any) -> bool:
+def _has_no_weight(sample_weight: Any, y: Any) -> bool:
     """Whether there is a weight for each target, and all are zero: scikit-learn's own check refuses them."""
     if sample_weight is None:
         return False
@@ -374,27 +384,9 @@ def _number(value: Any, name: Any) -> float:
         raise ValueError(msg) from None
 
 
-def _has_constant(learner: SequentialLearner) -> int:
-    return int(learner.recursion.rules.intercept and learner.recursion.n_seen > 0)
-
-
-def _n_scored(learner: SequentialLearner) -> int:
-    return learner.n_outputs - learner.recursion.rules.hidden
-
-
-def _expansion(learner: SequentialLearner) -> KernelExpansion:
-    fixed, coefficients = _has_constant(learner), learner.recursion.rules.scored(learner.recursion.coefficients)
-    return KernelExpansion(
-        kernel=learner.kernel,
-        points=learner.points,
-        coefficients=np.ascontiguousarray(coefficients[fixed:]),
-        intercept=coefficients[0].copy() if fixed else np.zeros(coefficients.shape[1]),
-    )
-
-
 def _variance(learner: SequentialLearner) -> Variance:
     """k(x, x) - |v|² + λ [1, k]P⁻¹[1, k]ᵀ, with k = Lv, as |Rv - c|² and a constant."""
-    fixed, noise, P_inverse = _has_constant(learner), learner.recursion.rules.noise, learner.recursion.P_inverse
+    fixed, noise, P_inverse = learner.recursion.n_fixed, learner.recursion.rules.noise, learner.recursion.P_inverse
     m = len(learner.points)
     lower = np.linalg.cholesky(learner.kernel(learner.points)) if m else np.empty((0, 0))
     square = noise * lower.T @ P_inverse[fixed:, fixed:] @ lower

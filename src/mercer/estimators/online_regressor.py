@@ -8,10 +8,8 @@ from typing import Any, Self
 import numpy as np
 
 from mercer._stored import stored
-from mercer._validation import check_is_fitted
-from mercer.estimators.online_machine import OnlineMachine, has_no_weight
-from mercer.estimators.shell import KernelRegressor, Targets, all_or_nothing, read_table
-from mercer.model import KernelExpansion
+from mercer.estimators.online_machine import OnlineMachine
+from mercer.estimators.shell import KernelRegressor, all_or_nothing
 
 __all__ = ["OnlineRegressor"]
 
@@ -96,39 +94,13 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
     (True, True)
     """
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn rows X (n, d) and targets y (n,) or (n, p) in their order, from the beginning."""
-        self._check_choices()
-        with all_or_nothing(self):
-            targets = Targets()
-            table = read_table(self, X, y, sample_weight, encode=targets, reset=True)
-            self._start(table)
-            self._learn(table)
-            self._flat = targets.flat
-            if self.second_pass:
-                self._refit(table)
-        return self
-
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn more rows, in their order.
 
         Budget, tolerances, selection and forgetting may have been changed since the last; kernel, noise and intercept
         may not.
         """
-        self._validate_params()
-        with all_or_nothing(self):
-            first = not hasattr(self, "_state")
-            if not first and has_no_weight(sample_weight, y):
-                read_table(self, X, y, None, encode=Targets(), reset=False)  # checked, and left out
-                return self
-            targets = Targets()
-            table = read_table(self, X, y, sample_weight, encode=targets, reset=first)
-            if first:
-                self._start(table)
-                self._flat = targets.flat
-            self._check_outputs(table, targets, self._learner.n_outputs)
-            self._learn(table)
-        return self
+        return self._add_rows(X, y, sample_weight)
 
     def learn_one(self, x: Mapping[Any, Any], y: float, w: float = 1.0) -> None:
         """Learn one row given as a mapping from features to numbers, as river has it; w is its weight.
@@ -145,8 +117,8 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
                 self.partial_fit(row, [float(y)], sample_weight=[w])
                 self._note_names()
                 return
-            if self._learner.n_outputs != 1:
-                msg = f"the model has {self._learner.n_outputs} outputs: learn_one takes one."
+            if self._n_outputs != 1:
+                msg = f"the model has {self._n_outputs} outputs: learn_one takes one."
                 raise ValueError(msg)
             self._learn_one(self._one(x, first=False), np.array([[float(y)]]), float(w))
 
@@ -155,21 +127,3 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
         if not hasattr(self, "_state"):
             return 0.0
         return float(self._evaluate_one(self._one(x, first=False))[0])
-
-    def refit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Solve for the coefficients exactly on these rows, with the dictionary as it is.
-
-        The recursion knows past rows only as well as the dictionary at that time represented them; from the rows
-        themselves, this solves the subset of representers on the same dictionary. Learning may continue.
-        """
-        self._validate_params()
-        check_is_fitted(self)
-        with all_or_nothing(self):
-            targets = Targets()
-            table = read_table(self, X, y, sample_weight, encode=targets, reset=False)
-            self._check_outputs(table, targets, self._learner.n_outputs)
-            self._refit(table)
-        return self
-
-    def _mean_expansion(self) -> KernelExpansion:
-        return self._state.mean

@@ -135,6 +135,10 @@ class Shell(BaseEstimator, ABC):
     def _fit(self, table: ArrayTable) -> None:
         """Fit to a table that was checked."""
 
+    @property
+    def _n_outputs(self) -> int:
+        return len(self._mean_expansion().intercept)
+
     def _mean_expansion(self) -> KernelExpansion:
         """The model; without its variance, where that is computed on demand."""
         expansion: KernelExpansion = self.expansion_
@@ -396,10 +400,6 @@ class KernelRegressor(RegressorMixin, Shell):
         else:
             self._check_outputs(table, targets, self._n_outputs)
         return table
-
-    @property
-    def _n_outputs(self) -> int:
-        return len(self._mean_expansion().intercept)
 
     def _standard_deviations(self, rows: Rows) -> FloatArray:
         expansion: KernelExpansion = self.expansion_

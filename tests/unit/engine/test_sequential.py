@@ -14,8 +14,9 @@ from mercer.datasets import make_clusters, make_waves
 from mercer.engine import ArrayRows, ArrayTable, SequentialLearner, learn_table
 from mercer.engine.executors import threads
 from mercer.kernels import Gaussian
-from mercer.solvers.recursive import ReferenceRecursion, Rules, blocks, learning
-from mercer.solvers.recursive.block import FULL
+from mercer.solvers.recursive import Rules, blocks, recursion
+from mercer.solvers.recursive.block import PANEL
+from papers.recursion import ReferenceRecursion
 from tests.doubles import GuardedRows
 
 KERNEL = Gaussian(0.7, 1.7)
@@ -120,13 +121,13 @@ DATA = {
 }
 
 
-@pytest.mark.parametrize("max_basis", [60, FULL + 14])  # small matrices are kept whole, of large ones a triangle
+@pytest.mark.parametrize("max_basis", [60, 2 * PANEL + 14])  # small matrices are kept whole, of large ones panels
 @pytest.mark.parametrize("name", DATA)
 @pytest.mark.parametrize("gain_tol", [None, 1e-4])
 def test_four_data_sets_in_all_batchings(name, gain_tol, max_basis):
     load, length_scale, shorter = DATA[name]
     rows, targets = load()
-    kernel = Gaussian(length_scale if max_basis < FULL else shorter)
+    kernel = Gaussian(length_scale if max_basis < PANEL else shorter)
     rules, weights = Rules(0.1, max_basis, 1e-2, gain_tol), np.ones(600)
     plain, points = one_at_a_time(rules, rows, targets, weights, kernel)
     assert plain.n_pruned > 20 or name == "sinc", "on a line, few functions are new"
@@ -146,13 +147,13 @@ def test_products_of_blocks_have_blas_to_themselves(begun, monkeypatch):
 
     def learn_blocks(*piece):
         pools.append({pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"})
-        return learning.learn_blocks(*piece)
+        return blocks.learn_blocks(*piece)
 
     X, y = make_waves(300, random_state=0)
     learner = SequentialLearner(Gaussian(1.0), Rules(1e-2, 50, 1e-3, 1e-6), X.shape[1], 1)
     if begun:
         learner.learn(X[:100], y[:100, np.newaxis])
-    monkeypatch.setattr(blocks, "learn_blocks", learn_blocks)
+    monkeypatch.setattr(recursion, "learn_blocks", learn_blocks)
     learner.learn(X[100:], y[100:, np.newaxis])
     assert len(pools) > 0
     assert all(pool == {1} for pool in pools)
@@ -160,8 +161,8 @@ def test_products_of_blocks_have_blas_to_themselves(begun, monkeypatch):
 
 @pytest.mark.parametrize("rules", [{"forgetting": 0.99}, {"intercept": True}, {"hidden": 1}])
 def test_large_dictionaries_decide_as_the_reference_does(rules):
-    """Of large dictionaries the inverses are triangles."""
-    n, m = 520, FULL + 20
+    """Of large dictionaries the inverses are kept in panels."""
+    n, m = 520, 2 * PANEL + 20
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(n, 4))
     targets = np.column_stack([np.sin(rows[:, 0]), rows[:, 1] * rows[:, 2]]) + 0.1 * rng.normal(size=(n, 2))

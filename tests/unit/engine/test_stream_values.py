@@ -5,14 +5,14 @@ import pytest
 
 from mercer.datasets import make_waves
 from mercer.engine.sequential import SequentialLearner
-from mercer.engine.stream_values import FactoredRows, TabulatedRows
+from mercer.engine.stream_values import StreamValues
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.kernels import Gaussian, Linear, Matern
 from mercer.kernels.stationary import StationarySection
 from mercer.solvers.compiled_blas import routines
 from mercer.solvers.recursive import Rules
-from mercer.solvers.recursive.block import FULL
-from mercer.solvers.recursive.values import fill_values, look_up
+from mercer.solvers.recursive.block import PANEL
+from mercer.solvers.recursive.blocks import fill_values, look_up
 
 RULES = Rules(1e-2, 200, 1e-2, 1e-6)
 
@@ -48,7 +48,7 @@ def test_factors_give_the_kernel(fixed, scale):
     rows[::4] *= scale
     rows[1::4] = rows[::4] + 0.3 * rng.normal(size=(10, 3))
     kernel = Gaussian([1.5, 2.0, 0.7], 1.7)
-    source = FactoredRows(kernel).source(points, rows, fixed, len(points))
+    source = StreamValues(kernel).factored(points, rows, fixed, len(points))
     assert source is not None
     values = filled(source, fixed + len(points), 10, 40)
     np.testing.assert_array_equal(values[:, :fixed], 1.0)
@@ -63,7 +63,7 @@ def test_values_that_are_known_are_looked_up():
 
 def test_rows_too_far_have_no_factors():
     def values(points, rows):
-        source = FactoredRows(Gaussian(1.0)).source(points, rows, 0, 10)
+        source = StreamValues(Gaussian(1.0)).factored(points, rows, 0, 10)
         return None if source is None else filled(source, len(points), 1, len(rows))
 
     points, rows = np.zeros((4, 2)), np.zeros((3, 2))
@@ -72,21 +72,21 @@ def test_rows_too_far_have_no_factors():
     assert values(points[:0], rows + 200.0) is not None, "rows far from zero have a centre"
     assert values(np.diag([0.0, 0.0, 0.0, 200.0])[:, 2:], rows) is None, "a point may be too far as well"
     assert values(points, np.full((3, 2), 1e300)) is None
-    assert FactoredRows(Matern(1.0)).source(points, points, 0, 10) is None
-    assert FactoredRows(Linear()).source(points, points, 0, 10) is None
+    assert StreamValues(Matern(1.0)).factored(points, points, 0, 10) is None
+    assert StreamValues(Linear()).factored(points, points, 0, 10) is None
 
 
 @pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize("max_basis", [100, FULL + 24])
+@pytest.mark.parametrize("max_basis", [100, 2 * PANEL + 24])
 def test_tables_decide_as_factors_do(intercept, max_basis, monkeypatch):
     X, y = make_waves(1500, n_features=4, noise=0.1, random_state=0)
     rules = Rules(1e-2, max_basis, 1e-2, 1e-6, intercept=intercept)
     factored = learned(X, y, Gaussian(1.0), rules)
-    assert isinstance(factored._values, FactoredRows)
+    assert factored._values.has_factors
     assert factored.recursion.n_pruned > 100
     monkeypatch.setattr(StationarySection, "factors", lambda *_: None)
     tabulated = learned(X, y, Gaussian(1.0), rules)
-    assert isinstance(tabulated._values, TabulatedRows)
+    assert not tabulated._values.has_factors
     assert_same(factored, tabulated)
 
 
@@ -102,13 +102,13 @@ def test_a_stream_may_go_far_away(distance):
 
 
 def count_tables(monkeypatch):
-    tables, table = [], TabulatedRows.table
+    tables, tabulated = [], StreamValues.tabulated
 
-    def counting(self, points, rows):
+    def counting(self, points, rows, fixed):
         tables.append(len(rows))
-        return table(self, points, rows)
+        return tabulated(self, points, rows, fixed)
 
-    monkeypatch.setattr(TabulatedRows, "table", counting)
+    monkeypatch.setattr(StreamValues, "tabulated", counting)
     return tables
 
 
@@ -118,21 +118,20 @@ def test_after_a_single_far_row_factors_are_used_again(monkeypatch):
     tables = count_tables(monkeypatch)
     learner = learned(X, y, Gaussian(0.8), rules=Rules(1e-2, 30, 1e-2, 1e-6))
     assert 700 not in learner.recursion.births
-    assert isinstance(learner._values, FactoredRows)
     assert 0 < sum(tables) < 3000
 
 
 def test_kernels_without_factors_are_asked_once(monkeypatch):
     X, y = make_waves(3000, n_features=2, noise=0.1, random_state=0)
-    asked, bind = [], FactoredRows._bind
-    monkeypatch.setattr(FactoredRows, "_bind", lambda *arguments: asked.append(1) or bind(*arguments))
+    asked, bind = [], StreamValues._bind
+    monkeypatch.setattr(StreamValues, "_bind", lambda *arguments: asked.append(1) or bind(*arguments))
     learner = learned(X, y, Matern(1.0), sizes=30)
-    assert isinstance(learner._values, TabulatedRows)
+    assert not learner._values.has_factors
     assert len(asked) == 1
 
 
 @pytest.mark.parametrize("distance", [20.0, 2000.0])
-@pytest.mark.parametrize("max_basis", [80, 200, FULL + 20])
+@pytest.mark.parametrize("max_basis", [80, 200, 2 * PANEL + 20])
 def test_a_stream_may_go_far_away_in_the_midst_of_rows(distance, max_basis, monkeypatch):
     """Blocks before the far rows are learned by factors, from the old centre, and then from a new one or by tables."""
     tables = count_tables(monkeypatch)
@@ -172,14 +171,14 @@ def test_a_spoilt_inverse_of_a_dictionary_that_grows():
 
 
 @pytest.mark.parametrize("kernel", [Matern(1.0), Gaussian(1.0) + 0.1 * Linear()])
-@pytest.mark.parametrize("max_basis", [100, FULL + 40])
+@pytest.mark.parametrize("max_basis", [100, 2 * PANEL + 40])
 def test_tables_in_batches_decide_as_one_does(kernel, max_basis):
     X, y = make_waves(1200, n_features=4, noise=0.1, random_state=2)
     rules = Rules(1e-2, max_basis, 1e-2, 1e-6)
     assert_same(learned(X, y, kernel, rules), learned(X, y, kernel, rules, sizes=11))
 
 
-@pytest.mark.parametrize("m", [80, 200, FULL + 20])
+@pytest.mark.parametrize("m", [80, 200, 2 * PANEL + 20])
 def test_a_spoilt_inverse_is_computed_anew_in_the_midst_of_rows(m):
     X, y = make_waves(2400, n_features=4, noise=0.1, random_state=0)
     learner = learned(X[:800], y[:800], Gaussian(1.0), Rules(1e-2, m, 1e-2, 1e-6))

@@ -12,7 +12,7 @@ from sklearn.base import clone
 from mercer import OnlineClassifier, OnlineRegressor
 from mercer.engine.sequential import SequentialLearner
 from mercer.kernels import Gaussian, Linear
-from mercer.solvers.recursive import blocks
+from mercer.solvers.recursive import recursion
 from tests.streams import N, close, make
 
 each_intercept = pytest.mark.parametrize("intercept", [False, True])
@@ -72,7 +72,7 @@ def test_an_interruption_leaves_the_model_as_it_was(rows, targets, place, size, 
         work(*args, **options)
         raise KeyboardInterrupt
 
-    home = next(h for h in (blocks, blocks.BlockRecursion, SequentialLearner) if hasattr(h, place))
+    home = next(h for h in (recursion, recursion.BlockRecursion, SequentialLearner) if hasattr(h, place))
     work = getattr(home, place)
     new, y = rows[100 : 100 + size] + 1.0, targets[100 : 100 + size]
     monkeypatch.setattr(home, place, interrupted)

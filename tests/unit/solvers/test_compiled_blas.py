@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mercer.solvers.compiled_blas import add_cross, add_product, add_product_transposed, routines
+from mercer.solvers.compiled_blas import PLAIN, TRANSPOSED, add_product, routines
 
 
 @pytest.fixture(params=[False, True], ids=["whole", "in_parts"])
@@ -23,7 +23,7 @@ def blas(request):
         (48, 26, 364),  # parts of rows, if transposed
         (112, 34, 1256),
         (37, 64, 433),
-        (33, 611, 419),  # too large for the cache: as one
+        (33, 611, 419),  # parts would be too small: as one
         (5, 7, 0),  # nothing to add: nothing is done
         (0, 3, 2),
         (3, 0, 2),
@@ -34,8 +34,8 @@ def test_products(sizes, keep, transposed, blas):
     left, out = rng.normal(size=(T, j + 5)), rng.normal(size=(T, q + 2))
     right = rng.normal(size=(q, j + 3) if transposed else (j, q + 3))
     before = out.copy()
-    multiply = add_product_transposed if transposed else add_product
-    multiply(blas, left[:T, :j], right[:q, :j] if transposed else right[:j, :q], out[:T, :q], keep)
+    forms = (PLAIN, TRANSPOSED if transposed else PLAIN)
+    add_product(blas, forms, left[:T, :j], right[:q, :j] if transposed else right[:j, :q], out[:T, :q], keep)
     expected = (keep if j else 1.0) * before[:, :q] + left[:, :j] @ (right[:, :j].T if transposed else right[:, :q])
     np.testing.assert_allclose(out[:, :q], expected, rtol=0, atol=1e-13 * max(j, 1))
     np.testing.assert_array_equal(out[:, q:], before[:, q:])
@@ -43,7 +43,7 @@ def test_products(sizes, keep, transposed, blas):
 
 def test_what_is_not_kept_may_be_anything(blas):
     out = np.full((64, 300), np.nan)
-    add_product(blas, np.ones((64, 300)), np.ones((300, 300)), out, 0.0)
+    add_product(blas, (PLAIN, PLAIN), np.ones((64, 300)), np.ones((300, 300)), out, 0.0)
     np.testing.assert_array_equal(out, 300.0)
 
 
@@ -52,7 +52,7 @@ def test_cross_products(j, m, blas):
     rng = np.random.default_rng(1)
     left, right, matrix = rng.normal(size=(j, m + 4)), rng.normal(size=(j, m + 4)), rng.normal(size=(m + 3, m + 5))
     before = matrix.copy()
-    add_cross(blas, matrix[:m, :m], left[:j, :m], right[:j, :m])
+    add_product(blas, (TRANSPOSED, PLAIN), left[:j, :m], right[:j, :m], matrix[:m, :m], 1.0)
     expected = before[:m, :m] + left[:, :m].T @ right[:, :m]
     np.testing.assert_allclose(matrix[:m, :m], expected, rtol=0, atol=1e-13 * max(j, 1))
     matrix[:m, :m] = before[:m, :m]

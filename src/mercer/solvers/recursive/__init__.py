@@ -1,23 +1,12 @@
 """Regularised least squares on functions that come and go, one row at a time.
 
-``rules`` says when functions come and go, ``reference`` is the plain recursion, ``blocks`` the fast one.
+``recursion`` has the formulas and the state, ``rules`` say when functions come and go; the rest is compiled code.
 """
 
 from mercer.solvers.recursive.block import aligned, good_length
-from mercer.solvers.recursive.blocks import MOST_ROWS, BlockRecursion, block_rows
+from mercer.solvers.recursive.blocks import Source, look_up
 from mercer.solvers.recursive.inverses import inverse
-from mercer.solvers.recursive.reference import ReferenceRecursion
+from mercer.solvers.recursive.recursion import MOST_ROWS, BlockRecursion
 from mercer.solvers.recursive.rules import Rules
-from mercer.solvers.recursive.values import Source
 
-__all__ = [
-    "MOST_ROWS",
-    "BlockRecursion",
-    "ReferenceRecursion",
-    "Rules",
-    "Source",
-    "aligned",
-    "block_rows",
-    "good_length",
-    "inverse",
-]
+__all__ = ["MOST_ROWS", "BlockRecursion", "Rules", "Source", "aligned", "good_length", "inverse", "look_up"]

@@ -10,37 +10,36 @@ from mercer._typing import AnyArray, FloatArray, IntArray
 from mercer.solvers.compiled_blas import Routines, routines
 from mercer.solvers.recursive.rules import Rules
 
-__all__ = [
-    "FACTOR",
-    "FOLD",
-    "FULL",
-    "KAPPA",
-    "RHO",
-    "Block",
-    "Data",
-    "Layout",
-    "Limits",
-    "Matrices",
-    "aligned",
-    "good_length",
-]
+__all__ = ["FOLD", "PANEL", "Block", "Data", "Limits", "Matrices", "Vectors", "aligned", "good_length"]
 
-# Up to so many functions both triangles of the inverses are kept: half of the work is not faster than whole products.
-FULL = 256
 FOLD = 16  # rows after which vectors are folded into the products of the rows to come
+PANEL = 128  # columns of a symmetric matrix that are kept together, from the first row to the diagonal block
 
 # Most vectors that a row adds: its own, those of a growth and a pruning, and with forgetting K's two once more.
 _VECTORS_OF_P, _VECTORS_OF_K = 5, 2
 
-# Behind the slots, rows of the table have room for numbers: a vector has its factor there, coefficients have ρ and κ.
-FACTOR = RHO = -1
-KAPPA = -2
-
 # What changes while rows are learned.
-_COUNTS = "n_before n_rows n_V n_G size n_grown n_pruned n_scored n_changed n_moved"
-_NUMBERS = "sigma tau cost hidden_cost least_novelty drift"
-_FIELDS = [(name, np.intp) for name in _COUNTS.split()] + [(name, np.float64) for name in _NUMBERS.split()]
-_TALLY = np.dtype(_FIELDS, align=True)
+_COUNTS = (
+    "n_before",  # m
+    "n_rows",  # b
+    "n_V",  # vectors so far
+    "n_G",
+    "size",  # functions in use
+    "n_grown",
+    "n_pruned",
+    "n_scored",  # outputs that count
+    "n_changed",  # functions that came since K⁻¹ was checked
+    "n_moved",  # entries of ``moved``
+)
+_NUMBERS = (
+    "sigma",  # P⁻¹ = σM + τK⁻¹
+    "tau",
+    "cost",
+    "hidden_cost",
+    "least_novelty",  # seen, as a share of k(x, x)
+    "drift",  # the error of K⁻¹ when it was checked
+)
+_TALLY = np.dtype([(name, np.intp) for name in _COUNTS] + [(name, np.float64) for name in _NUMBERS], align=True)
 
 
 class Limits(NamedTuple):
@@ -64,109 +63,77 @@ class Limits(NamedTuple):
         return cls(rules.noise, rules.max_basis + fixed, fixed, rules.novelty_tol, gain_tol, rules.forgetting, room)
 
 
-class Layout(NamedTuple):
-    """First rows, in the table of a block, of what it holds for each slot.
+class Vectors(NamedTuple):
+    """Vectors v (n, s) and factors c (n,) of a sum of c vvᵀ; so many as a tally tells are in use."""
 
-    values : b rows of kernel values; u, a : Mk and K⁻¹k of the b rows, as far as vectors are folded in; V, G : vectors
-    of M and of K⁻¹; scaled : room for either, scaled; w : p rows of coefficients; P_diagonal, K_diagonal : of the
-    inverses; used : 1 for functions in use, else 0; scores : see ``joining``, and two more rows to work in.
-    """
-
-    values: int
-    u: int
-    a: int
-    V: int
-    G: int
-    scaled: int
-    w: int
-    P_diagonal: int
-    K_diagonal: int
-    used: int
-    scores: int
+    rows: FloatArray
+    factors: FloatArray
 
 
 class Block(NamedTuple):
-    """Memory for a block of b rows with m functions before it, which takes s = m + b slots, with room for more.
+    """Memory for a block of b rows with m functions before it, which takes s = m + b slots, with room for more."""
 
-    Attributes
-    ----------
-    table : array (rows, s)
-        All vectors over slots, in one piece of memory: handing over an array takes nine numbers, a row takes one.
-    at : Layout
-        Where they are in it.
-    births, homes : arrays (s,)
-        Row number that each slot came from; its place after the block.
-    columns : array (s,)
-        Where the kernel values of each function stand among those that were given.
-    origins : array (s,)
-        After the block, the slot that each place is taken by.
-    moved : array (s,)
-        Places that are taken by another slot than their own.
-    projections : array (b, 5 FOLD)
-    tally : array (1,) of records
-        n_before, n_rows: m and b; n_V, n_G: vectors so far; size: functions in use; n_scored: outputs that count;
-        n_changed: functions that came since K⁻¹ was checked; n_moved: entries of ``moved``; sigma, tau:
-        P⁻¹ = σM + τK⁻¹; least_novelty: the least seen, as a share of k(x, x); drift: the error of K⁻¹ when checked.
-    limits : Limits
-    blas : Routines
-    n_outputs : int
-        p.
-    """
-
-    table: FloatArray
-    at: Layout
-    births: IntArray
-    homes: IntArray
-    columns: IntArray
-    origins: IntArray
-    moved: IntArray
-    projections: FloatArray
-    tally: AnyArray
+    values: FloatArray  # (b, s), kernel values of the rows
+    u: FloatArray  # (b, s), Mk and K⁻¹k of the rows, as far as vectors are folded in
+    a: FloatArray
+    V: Vectors  # of M and of K⁻¹
+    G: Vectors
+    scaled: FloatArray  # (5b, s), room for either, scaled
+    projections: FloatArray  # (b, 5 FOLD)
+    w: FloatArray  # (p, s), coefficients
+    steps: FloatArray  # (p,), by how much of a vector the coefficients change
+    P_diagonal: FloatArray  # (s,), of the inverses
+    K_diagonal: FloatArray
+    used: FloatArray  # (s,), 1 for functions in use, else 0
+    scores: FloatArray  # (s,), what the removal of each function costs
+    scratch: FloatArray  # (3, s)
+    births: IntArray  # (s,), row number that each slot came from
+    homes: IntArray  # (s,), its place after the block
+    columns: IntArray  # (s,), where the kernel values of each function stand among those that were given
+    origins: IntArray  # (s,), after the block, the slot that each place is taken by
+    moved: IntArray  # (s,), places that are taken by another slot than their own
+    tally: AnyArray  # (1,), a record of the counts and numbers above
     limits: Limits
     blas: Routines
-    n_outputs: int
 
     @classmethod
     def empty(cls, n_rows: int, slots: int, n_outputs: int, limits: Limits) -> Block:
         """Room for blocks of that many rows and slots."""
-        n_V, n_G = _VECTORS_OF_P * n_rows, _VECTORS_OF_K * n_rows
-        heights = (n_rows, n_rows, n_rows, n_V, n_G, n_V, n_outputs, 1, 1, 1, 3)
-        first = np.concatenate([[0], np.cumsum(heights)]).tolist()
+        n_V, n_G, length = _VECTORS_OF_P * n_rows, _VECTORS_OF_K * n_rows, good_length(slots)
+        values, u, a = (aligned(n_rows, length) for _ in range(3))
+        P_diagonal, K_diagonal, used, scores = aligned(4, length)
         births, homes, columns, origins, moved = np.empty((5, slots), dtype=np.intp)
         return cls(
-            aligned(first[-1], good_length(slots - KAPPA)), Layout(*first[:-1]), births, homes, columns, origins, moved,
-            np.empty((n_rows, _VECTORS_OF_P * FOLD)), np.zeros(1, dtype=_TALLY), limits, routines(), n_outputs,
+            values, u, a, Vectors(aligned(n_V, length), np.empty(n_V)), Vectors(aligned(n_G, length), np.empty(n_G)),
+            aligned(n_V, length), np.empty((n_rows, _VECTORS_OF_P * FOLD)), aligned(n_outputs, length),
+            np.empty(n_outputs), P_diagonal, K_diagonal, used, scores, aligned(3, length),
+            births, homes, columns, origins, moved, np.zeros(1, dtype=_TALLY), limits, routines(),
         )  # fmt: skip
 
     def fits(self, n_rows: int, slots: int, n_outputs: int) -> bool:
         """Whether this is memory for blocks of that many rows, and of at least so many slots."""
-        return (len(self.projections), self.n_outputs) == (n_rows, n_outputs) and len(self.births) >= slots
-
-    @property
-    def w(self) -> FloatArray:
-        """The coefficients (p, s)."""
-        return self.table[self.at.w : self.at.w + self.n_outputs]
+        return (len(self.values), len(self.w)) == (n_rows, n_outputs) and len(self.births) >= slots
 
 
 class Data(NamedTuple):
-    """K(x, x) (n,), targets (n, p), weights (n,) of n rows; |ρ|² (n,), to be filled in; the number of the first row."""
+    """Rows to be learned."""
 
-    prior: FloatArray
-    targets: FloatArray
-    weights: FloatArray
-    residuals: FloatArray
-    first: int
+    prior: FloatArray  # (n,), k(x, x)
+    targets: FloatArray  # (n, p)
+    weights: FloatArray  # (n,)
+    residuals: FloatArray  # (n,), |ρ|², to be filled in
+    first: int  # number of the first row
 
 
 class Matrices(NamedTuple):
-    """P⁻¹, K_mm⁻¹ and K_mm, with room: their first rows and columns are in use.
+    """Matrices with room: their first rows and columns are in use.
 
-    While rows are learned, only the upper triangles hold, but for inverses of up to ``FULL`` functions.
+    While rows are learned, only the panels of the inverses hold, and of K_mm what is above the diagonal.
     """
 
-    P: FloatArray
-    K: FloatArray
-    gram: FloatArray
+    P: FloatArray  # P⁻¹
+    K: FloatArray  # K_mm⁻¹
+    gram: FloatArray  # K_mm
 
 
 def aligned(n_rows: int, n_columns: int) -> FloatArray:

@@ -1,300 +1,189 @@
-"""The sequential LS-SVM on blocks of rows: the decisions of the plain recursion, most of its work in matrix products.
+r"""One block of rows after the other, compiled.
 
-``learning`` describes the compiled code; here is what happens from one call to the next.
+Within a block no function moves and no matrix is changed. Slots 0..m-1 are the functions before the block, slot m+t is
+row t of it; a slot is alive (a function in use), dead, or not yet born. With forgetting,
+
+.. math:: P^{-1} = \sigma M + \tau K_{mm}^{-1}, \qquad M = P_0^{-1} + \sum_j c_j v_jv_j^\top, \qquad
+          K_{mm}^{-1} = K_0^{-1} + \sum_j d_j g_jg_j^\top,
+
+where :math:`P_0^{-1}, K_0^{-1}` are those before the block, so that :math:`P^{-1}k` and :math:`K_{mm}^{-1}k` of its
+rows are two matrix products at its start and a few vectors per row; the sums are applied at its end. What happens to a
+row is in ``rows``, what happens to the matrices in ``inverses``.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
-from mercer._stored import stored
-from mercer._stored.checks import check_columns, check_finite, check_index, check_square, need
+from mercer._jit import inlined, jit
 from mercer._typing import FloatArray, IntArray
-from mercer.exceptions import NotPositiveDefiniteError
-from mercer.solvers.compiled_blas import routines
-from mercer.solvers.dense import mirror
-from mercer.solvers.recursive.block import FULL, Block, Data, Limits, Matrices, aligned, good_length
-from mercer.solvers.recursive.inverses import error_of_inverse, inverse, lower_factor
-from mercer.solvers.recursive.learning import SPOILT, learn_blocks
-from mercer.solvers.recursive.reference import ReferenceRecursion
-from mercer.solvers.recursive.rules import Rules, weakest
-from mercer.solvers.recursive.values import Source, look_up
+from mercer.solvers.compiled_blas import PLAIN, Routines, add_product, call_back, stride
+from mercer.solvers.recursive.block import Block, Data, Matrices
+from mercer.solvers.recursive.inverses import apply, error_of_inverse, go_back, multiply
+from mercer.solvers.recursive.rows import learn_rows
 
-__all__ = ["MOST_ROWS", "BlockRecursion", "block_rows"]
+__all__ = ["SPOILT", "Source", "fill_values", "learn_blocks", "look_up"]
 
-MOST_ROWS = 128  # of a block
-
-_LEAST_LEFT = 1e-50
-_NEGATIVE = 1e-4  # of k(x, x): a novelty so far below zero is not rounding
+# How far K⁻¹(Kz) may be from z, of random signs, before K⁻¹ is computed again; its relative error is then about 1e-9.
+SPOILT = 1e-7
 
 
-def block_rows(n_functions: int, forgetting: float = 1.0) -> int:
-    """Rows of a block: products of larger blocks are faster, but each row has more slots to update.
+class Source(NamedTuple):
+    """Kernel values between n rows and q functions, and among the rows, or what they follow from: see ``Factors``."""
 
-    What is left of the state before a block after forgetting must be a number, and its inverse, too.
+    given: FloatArray  # (n, q + n), the values, if there is no profile
+    rows: FloatArray  # (n, d)
+    width: int  # the number e of factors
+    scaling: int  # address of a callback
+    scales: FloatArray
+    farthest: float
+    left: FloatArray  # (room, e), left factors of the rows of a block, to be filled in
+    functions: FloatArray  # (e, room), right factors of the functions in use, with room for the rows of a block
+    far: FloatArray  # (1,)
+    profile: int  # address of a callback, or 0
+    parameters: FloatArray
+    fixed: int  # functions, the first ones, that are constant: 1 on all rows
+
+
+def look_up(values: FloatArray) -> Source:
+    """Values that are known."""
+    table, row = np.empty((0, 0)), np.empty(0)
+    return Source(values, table, 0, 0, row, 0.0, table, table, row, 0, row, 0)
+
+
+@jit
+def fill_values(blas: Routines, source: Source, columns: IntArray, out: FloatArray, m: Any, start: Any) -> Any:
+    """Fill in values (b, m + b) of the b rows from ``start`` on: of m functions, then of the rows themselves.
+
+    ``columns`` tell where the functions' values stand among those given; ``out`` may have more columns. Returns whether
+    it can be done: no row is too far.
     """
-    rows = 16 if n_functions <= 128 else 32 if n_functions <= FULL else 64 if n_functions < 700 else MOST_ROWS
-    return rows if forgetting == 1.0 else max(1, min(rows, int(np.log(_LEAST_LEFT) / np.log(forgetting))))
+    n_rows, given, left, functions, width = len(out), source.given, source.left, source.functions, source.width
+    n_slots = m + n_rows
+    if source.profile == 0:
+        own = given.shape[1] - len(given) + start
+        for t in range(n_rows):
+            for j in range(m):
+                out[t, j] = given[start + t, columns[j]]
+            for j in range(n_rows):
+                out[t, m + j] = given[start + t, own + j]
+        return True
+    call_back(source.scaling, (source.rows[start:], n_rows, source.rows.shape[1], source.scales, left, source.far))
+    if not source.far[0] <= source.farthest:
+        return False
+    for k in range(width):
+        factor = k if k < width - 2 else 2 * width - 3 - k  # the last two are exchanged
+        for t in range(n_rows):
+            functions[k, m + t] = left[t, factor]
+    add_product(blas, (PLAIN, PLAIN), left[:n_rows, :width], functions[:width, :n_slots], out[:, :n_slots], 0.0)
+    tile = (out, n_rows, n_slots, stride(out))
+    call_back(source.profile, (*tile, left, width, functions, functions.shape[1], source.parameters))
+    for t in range(n_rows):
+        for j in range(source.fixed):
+            out[t, j] = 1.0
+    return True
 
 
-@stored(also=("P_inverse", "K_inverse", "gram"))
-class BlockRecursion:
-    """The recursion on blocks; see ``ReferenceRecursion`` for the parameters and attributes."""
+@jit
+def learn_blocks(block: Block, matrices: Matrices, source: Source, data: Data, start: Any) -> Any:
+    """Learn rows of the data, from ``start`` on; return how many.
 
-    rules: Rules
-    coefficients: FloatArray
-    births: IntArray
-    cost: float
-    hidden_cost: float
-    n_seen: int
-    n_grown: int
-    n_pruned: int
-    n_refreshed: int
-    n_changed: int
-    drift: float
-
-    def __init__(self, rules: Rules, n_outputs: int = 1) -> None:
-        self.rules = rules
-        self._matrices = Matrices(*(np.empty((0, 0)) for _ in range(3)))
-        self.coefficients = np.empty((0, n_outputs))
-        self.births = np.empty(0, dtype=np.intp)
-        self.cost = self.hidden_cost = 0.0
-        self.n_seen = self.n_grown = self.n_pruned = 0
-        self.n_refreshed = self.n_changed = 0
-        self.drift = 0.0
-        self._block: Block | None = None  # memory to work in
-        self._n_mirrored = -1  # ``n_grown`` when the lower triangles of K⁻¹ and K_mm were filled in
-
-    @property
-    def P_inverse(self) -> FloatArray:  # noqa: N802  a matrix keeps its letter
-        """P⁻¹."""
-        return self._in_use(self._matrices.P)
-
-    @P_inverse.setter
-    def P_inverse(self, matrix: FloatArray) -> None:  # noqa: N802
-        self._matrices = self._matrices._replace(P=np.ascontiguousarray(matrix))
-
-    @property
-    def K_inverse(self) -> FloatArray:  # noqa: N802  a matrix keeps its letter
-        """K_mm⁻¹."""
-        return self._in_use(self._matrices.K)
-
-    @K_inverse.setter
-    def K_inverse(self, matrix: FloatArray) -> None:  # noqa: N802
-        self._matrices = self._matrices._replace(K=np.ascontiguousarray(matrix))
-
-    @property
-    def gram(self) -> FloatArray:
-        """K_mm, as the recursion was given it; the row and column of a constant mean nothing."""
-        return self._in_use(self._matrices.gram)
-
-    @gram.setter
-    def gram(self, matrix: FloatArray) -> None:
-        self._matrices = self._matrices._replace(gram=np.ascontiguousarray(matrix))
-
-    def _in_use(self, matrix: FloatArray) -> FloatArray:
-        return matrix[: len(self.births), : len(self.births)]
-
-    def begin(self, prior: float, target: FloatArray, weight: float) -> bool:
-        """Learn the first row, where there is an intercept; returns whether it has become a function."""
-        first = ReferenceRecursion(self.rules, len(target))
-        grown = first.learn(np.ones(1), prior, target, weight) > 0
-        for name in ("P_inverse", "K_inverse", "coefficients", "births", "n_seen", "n_grown"):
-            setattr(self, name, getattr(first, name))
-        self.gram = np.full((len(self.births), len(self.births)), prior)
-        return grown
-
-    def learn(
-        self, values: FloatArray | Source, prior: FloatArray, targets: FloatArray, weights: FloatArray
-    ) -> tuple[IntArray, FloatArray]:
-        """Learn rows, in blocks. If it fails, some blocks may have been learned: work on a copy, as estimators do.
-
-        Parameters
-        ----------
-        values : array (n, m + n) or Source
-            Kernel values between the rows and the functions in use, and among the rows; with an intercept, for which
-            ``begin`` has been called, the first column is 1.
-        prior : array (n,)
-            k(x, x).
-        targets : array (n, p)
-        weights : array (n,)
-            Above zero.
-
-        Returns
-        -------
-        origin : array (m',)
-            For each function in use afterwards, the row that it came from, or -1 if it was there.
-        residuals : array (n',)
-            Squared error of each row before it was learned, summed over outputs. If there are fewer than rows, the
-            others were not learned: of a source that computes values, one is too far, or its room is used up.
-        """
-        n_rows, before, done = len(prior), self.n_seen, 0
-        data = Data(prior, targets, weights, np.empty(n_rows), before)
-        source = values if isinstance(values, Source) else look_up(values)
-        if n_rows:
-            block = self._open(n_rows, source)
-            while done < n_rows:
-                done += int(learn_blocks(block, self._matrices, source, data, done))
-                if block.tally["drift"][0] <= SPOILT:
-                    break
-                self._refresh(int(block.tally["size"][0]))
-                block.tally["drift"] = 0.0
-            self._close(block, done)
-        return np.where(self.births >= before, self.births - before, -1), data.residuals[:done]
-
-    def look(self) -> None:
-        """Compute K⁻¹ again if it has drifted."""
-        if self.n_changed:
-            size, fixed = len(self.births), int(self.rules.intercept)
-            self.drift = float(
-                error_of_inverse(routines(), self._matrices, (size, fixed, self.n_seen), np.empty((3, size)))
-            )
-            self.n_changed = 0
-            if not self.drift <= SPOILT:
-                self._refresh(size)
-                self.drift = 0.0
-
-    def _refresh(self, size: int) -> None:
-        fixed = int(self.rules.intercept)
-        mirror(self._matrices.gram[:size, :size])
-        self._matrices.K[fixed:size, fixed:size] = inverse(self._matrices.gram[fixed:size, fixed:size])
-        self.n_refreshed += 1
-
-    def _open(self, n_rows: int, source: Source) -> Block:
-        """Have room for the functions that rows may become, and memory for blocks, with the state before them.
-
-        If values are given, all rows may become functions; else, those of a block.
-        """
-        m, n_outputs = len(self.births), self.coefficients.shape[1]
-        budget = max(m, self.rules.max_basis + int(self.rules.intercept))
-        most = min(budget, m + n_rows)
-        if source.profile:
-            most = min(most, max(2 * m, m + MOST_ROWS), source.functions.shape[1] - MOST_ROWS)
-        room = min(budget, max(most, 2 * m))  # for more functions than there may be after these rows
-        self._matrices = Matrices(*(_with_room(matrix, m, most, room) for matrix in self._matrices))
-        rows, limits = min(block_rows(most, self.rules.forgetting), n_rows), Limits.of(self.rules, most)
-        if self._block is None or not self._block.fits(rows, most + rows, n_outputs):
-            self._block = Block.empty(rows, room + rows, n_outputs, limits)
-        self._block = block = self._block._replace(limits=limits)
-        block.w[:, :m], block.births[:m], block.columns[:m] = self.coefficients.T, self.births, np.arange(m)
-        block.tally[:] = 0
-        for name in ("n_grown", "n_pruned", "n_changed", "cost", "hidden_cost", "drift"):
-            block.tally[name] = getattr(self, name)
-        block.tally["size"], block.tally["n_scored"], block.tally["least_novelty"] = m, n_outputs - self.rules.hidden, 1
-        return block
-
-    def _close(self, block: Block, n_rows: int) -> None:
-        """Take what is known after the last block."""
-        tally = dict(zip(block.tally.dtype.names or (), block.tally[0].item(), strict=True))
-        if not tally["least_novelty"] > -_NEGATIVE:
-            msg = (
-                f"a row's squared distance from the dictionary is {tally['least_novelty']:.2g} of k(x, x): "
-                "the kernel is not positive definite on these rows."
-            )
-            raise NotPositiveDefiniteError(msg)
-        size = tally["size"]
-        self.coefficients, self.births = np.ascontiguousarray(block.w[:, :size].T), block.births[:size].copy()
-        self.n_seen += n_rows
-        for name in ("n_grown", "n_pruned", "n_changed", "cost", "hidden_cost", "drift"):
-            setattr(self, name, tally[name])
-
-    def restate(self, data: FloatArray, gram: FloatArray, cross: FloatArray) -> FloatArray:
-        """Replace K̃ᵀK̃, of which K_mm is the penalty, and K̃ᵀy (m, p), and with them the coefficients.
-
-        Returns what they explain of yᵀy, by output. The dictionary stays; the cost is for the caller to set. The system
-        is solved whitened by K_mm = LLᵀ, where the noise governs its condition; what rounding has made negative of
-        K̃ᵀK̃ is zero.
-        """
-        fixed = len(data) - len(gram)
-        white = np.eye(len(data))
-        white[fixed:, fixed:] = solve_triangular(lower_factor(gram), np.eye(len(gram)), lower=True).T
-        values, vectors = np.linalg.eigh(white.T @ data @ white)
-        system = (vectors * np.maximum(values, 0.0)) @ vectors.T
-        system[fixed:, fixed:] += self.rules.noise * np.eye(len(gram))
-        P_inverse = white @ inverse(system) @ white.T
-        self.P_inverse = (P_inverse + P_inverse.T) / 2
-        self.coefficients = np.ascontiguousarray(self.P_inverse @ cross)
-        return np.asarray(np.sum(cross * self.coefficients, axis=0))
-
-    def shrink(self) -> IntArray:
-        """Remove the weakest functions until no more than ``max_basis`` are left; returns which stay."""
-        fixed = int(self.rules.intercept)
-        kept = np.arange(len(self.births))
-        while len(kept) - fixed > self.rules.max_basis:
-            scores = np.sum(self.rules.scored(self.coefficients) ** 2, axis=1) / np.diagonal(self.P_inverse)
-            place = fixed + weakest(scores[fixed:], self.births[fixed:])
-            self.cost += float(scores[place])
-            hidden = self.coefficients[place, self.coefficients.shape[1] - self.rules.hidden :]
-            self.hidden_cost += float(hidden @ hidden / self.P_inverse[place, place])
-            row = self.P_inverse[place] / self.P_inverse[place, place]
-            self.coefficients = np.delete(self.coefficients - np.outer(row, self.coefficients[place]), place, axis=0)
-            self.P_inverse, self.K_inverse = _removed(self.P_inverse, place), _removed(self.K_inverse, place)
-            self.gram = np.delete(np.delete(self.gram, place, axis=0), place, axis=1)
-            self.births, kept = np.delete(self.births, place), np.delete(kept, place)
-            self.n_pruned += 1
-        return kept
-
-    def mirror(self) -> None:
-        """Fill in the lower triangles of the matrices, which ``learn`` leaves as they were."""
-        mirror(self.P_inverse)
-        if self._n_mirrored != self.n_grown:
-            mirror(self.K_inverse)
-            mirror(self.gram)
-            self._n_mirrored = self.n_grown
-
-    def copy(self) -> BlockRecursion:
-        """A recursion with the same future that shares nothing."""
-        other, m = BlockRecursion(self.rules), len(self.births)
-        vars(other).update(vars(self))
-        other._block, other.coefficients, other.births = None, self.coefficients.copy(), self.births.copy()
-        other._matrices = Matrices(*(aligned(*matrix.shape) for matrix in self._matrices))
-        for mine, theirs in zip(self._matrices, other._matrices, strict=True):
-            theirs[:m, :m] = mine[:m, :m]  # and room for more, with whatever is there
-        return other
-
-    def check_stored(self) -> None:
-        """Refuse matrices and counts that do not fit each other, or the rules."""
-        m, rules = len(self.births), self.rules
-        fixed = int(rules.intercept and self.n_seen > 0)
-        check_square(self.P_inverse, m, "P_inverse", order="C")
-        check_square(self.K_inverse, m, "K_inverse", order="C")
-        check_square(self.gram, m, "the kernel matrix of the dictionary", order="C")
-        check_columns(self.coefficients, m, "coefficients of a recursion")
-        for name in ("P_inverse", "K_inverse", "gram", "coefficients"):  # whose least entries are looked for
-            check_finite(getattr(self, name), f"{name} of a recursion")
-        need(rules.hidden < self.coefficients.shape[1], "all outputs of a recursion are hidden.")
-        need(fixed <= m <= rules.max_basis + fixed, "a recursion has more functions than its rules allow.")
-        need(self.n_seen >= 0, "a recursion has seen fewer than no rows.")
-        check_index(self.births, max(int(self.n_seen), 1), "births", least=-1)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """All but room and memory to work in."""
-        state = {name: value for name, value in vars(self).items() if not name.startswith("_")}
-        state |= {"P_inverse": self.P_inverse, "K_inverse": self.K_inverse, "gram": self.gram}
-        return {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in state.items()}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self._block, self._n_mirrored = None, -1
-        self._matrices = Matrices(*(np.empty((0, 0)) for _ in range(3)))
-        for name, value in state.items():
-            setattr(self, name, value)
+    These are all, unless K⁻¹ is spoilt, there may be too little room for the next block, or a row of it is too far.
+    """
+    done, n_rows, limits, tally = start, len(data.prior), block.limits, block.tally[0]
+    while done < n_rows:
+        m, number = tally.size, min(len(block.values), n_rows - done)
+        if m + number > limits.room < limits.max_basis:
+            break
+        if not fill_values(block.blas, source, block.columns, block.values[:number], m, done):
+            break
+        _open(block, matrices, number, data.first + done)
+        values = block.values[:number, :m]
+        multiply(block.blas, values, matrices.P, block.u)
+        multiply(block.blas, values, matrices.K, block.a)
+        learn_rows(block, matrices, data, done)
+        _close(block, source, done)
+        _extend_gram(block, matrices.gram, data.prior, done)
+        apply(block, matrices.P, block.V, tally.n_V)
+        apply(block, matrices.K, block.G, tally.n_G)
+        if limits.forgetting < 1.0:
+            go_back(matrices, tally)
+        done += number
+        if _is_to_check(tally) and _is_spoilt(block, matrices, data.first + done):
+            break
+    return done - start
 
 
-def _removed(matrix: FloatArray, place: int) -> FloatArray:
-    """Inverse of a matrix without a row and column, from its inverse."""
-    row = matrix[place]
-    smaller = matrix - np.outer(row, row) / row[place]
-    return np.delete(np.delete(smaller, place, axis=0), place, axis=1)
+@inlined
+def _open(block: Block, matrices: Matrices, n_rows: Any, number: Any) -> None:
+    """Begin a block of so many rows, the first one of that number, but for their values and products."""
+    tally = block.tally[0]
+    m = tally.size
+    tally.n_before, tally.n_rows, tally.n_V, tally.n_G, tally.sigma, tally.tau = m, n_rows, 0, 0, 1.0, 0.0
+    for i in range(m):
+        block.used[i], block.homes[i], block.P_diagonal[i] = 1.0, i, matrices.P[i, i]
+        if block.limits.forgetting < 1.0:
+            block.K_diagonal[i] = matrices.K[i, i]
+    for t in range(n_rows):
+        block.used[m + t] = block.P_diagonal[m + t] = block.K_diagonal[m + t] = 0.0
+        block.births[m + t] = number + t
+        for j in range(np.uintp(m), np.uintp(m + n_rows)):
+            block.u[t, j] = block.a[t, j] = 0.0
+        for o in range(len(block.w)):
+            block.w[o, m + t] = 0.0
 
 
-def _with_room(matrix: FloatArray, size: int, most: int, room: int) -> FloatArray:
-    """The first rows and columns of a matrix in an array with room for more: the matrix itself, if it has."""
-    if len(matrix) >= most and matrix.flags.writeable and matrix.shape[1] % 8 == 0 and matrix.ctypes.data % 64 == 0:
-        return matrix
-    length = good_length(room)
-    larger = aligned(length, length)
-    larger[:size, :size] = matrix[:size, :size]
-    return larger
+@inlined
+def _close(block: Block, source: Source, start: Any) -> None:
+    """Have newcomers, of rows from ``start`` on, take the places that they found.
+
+    A newcomer never comes from a slot before its place. What is moved here is all that is known but the matrices.
+    """
+    tally, origins, given, functions = block.tally[0], block.origins, source.given, source.functions
+    m, own = tally.n_before, given.shape[1] - len(given) + start
+    for place in range(m):
+        origins[place] = place
+    for slot in range(m, m + tally.n_rows):
+        if block.used[slot] > 0.0:
+            origins[block.homes[slot]] = slot
+    tally.n_moved = 0
+    for place in range(tally.size):
+        slot = origins[place]
+        if slot >= m:
+            block.moved[tally.n_moved] = place
+            block.columns[place], block.births[place] = own + slot - m, block.births[slot]
+            for o in range(len(block.w)):
+                block.w[o, place] = block.w[o, slot]
+            for k in range(len(functions)):
+                functions[k, place] = functions[k, slot]
+            tally.n_moved += 1
+    tally.n_changed += tally.n_moved
+
+
+@inlined
+def _extend_gram(block: Block, gram: FloatArray, prior: FloatArray, start: Any) -> None:
+    """Have the values of newcomers in K_mm, above its diagonal."""
+    tally, origins = block.tally[0], block.origins
+    for place in block.moved[: tally.n_moved]:
+        t = origins[place] - tally.n_before
+        for j in range(tally.size):
+            if origins[j] < origins[place]:  # of two newcomers the later one has the value
+                gram[min(place, j), max(place, j)] = block.values[t, origins[j]]
+        gram[place, place] = prior[start + t]
+
+
+@inlined
+def _is_to_check(tally: Any) -> Any:
+    """Whether K⁻¹ is to be checked: an eighth of the dictionary has changed, or something was seen the last time."""
+    return tally.n_changed > 0 and (8 * tally.n_changed >= tally.size or not tally.drift <= 0.1 * SPOILT)
+
+
+@inlined
+def _is_spoilt(block: Block, matrices: Matrices, seed: Any) -> Any:
+    """Whether K⁻¹ must be computed again."""
+    tally = block.tally[0]
+    tally.drift = error_of_inverse(block.blas, matrices, (tally.size, block.limits.fixed, seed), block.scratch)
+    tally.n_changed = 0
+    return not tally.drift <= SPOILT

@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mercer.kernels import Gaussian
-from mercer.solvers.recursive import ReferenceRecursion, Rules
+from mercer.solvers.recursive import Rules
 from mercer.solvers.recursive.rules import weakest
+from papers.recursion import ReferenceRecursion
 
 
 class Definition:

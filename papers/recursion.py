@@ -1,4 +1,6 @@
-r"""The sequential LS-SVM, written to be read: one row at a time, every matrix explicit.
+r"""The sequential LS-SVM as published, written to be read: one row at a time, every matrix explicit.
+
+Tests compare the decisions of ``mercer.solvers.recursive`` with this one's.
 
 The dictionary :math:`z_1..z_m` approximates the function of every row seen by
 :math:`k(x, \cdot) \approx \sum a_i k(z_i, \cdot)` at the time it was seen, so that the rows' design matrix

@@ -1,0 +1,338 @@
+r"""The sequential LS-SVM on blocks of rows: the decisions of one row at a time, most of the work in matrix products.
+
+The dictionary :math:`z_1..z_m` approximates the function of every row seen by
+:math:`k(x, \cdot) \approx \sum a_i k(z_i, \cdot)` at the time it was seen, so that the rows' design matrix
+:math:`\tilde K` (n, m) is known without the rows. The state is
+
+.. math:: P^{-1},\; P = \tilde K^\top W\tilde K + \lambda K_{mm};\qquad K_{mm}^{-1};\qquad w = P^{-1}\tilde K^\top Wy;
+          \qquad \xi = \min_w |y - \tilde Kw|_W^2 + \lambda w^\top K_{mm}w.
+
+A row with kernel values k to the dictionary, weight ω and target y has
+
+.. math:: u = P^{-1}k,\quad \Delta = 1/\omega + k^\top u,\quad \rho = y - k^\top w,\quad a = K_{mm}^{-1}k,\quad
+          \delta = k(x, x) - k^\top a.
+
+=========  =============================================================================================
+step       what changes
+=========  =============================================================================================
+normal     P⁻¹ - uuᵀ/Δ;  w + (ρ/Δ)u;  ξ + ρ²/Δ
+growing    P⁻¹ + vvᵀ/Δ_b and w + κv with v = [-a - (δ/Δ)u, 1], Δ_b = δ(λ + δ/Δ), κ = ρ/(λΔ + δ);  ξ - κ²Δ_b;
+           K_mm⁻¹ + gg^T/δ with g = [-a, 1]
+pruning    P⁻¹ - hhᵀ/h_i with h its row i;  w - (w_i/h_i)h;  ξ + w_i²/h_i;  K_mm⁻¹ likewise
+=========  =============================================================================================
+
+All outputs share P and the dictionary. ``blocks`` describes the compiled code; here is what happens from one call to
+the next. ``papers/recursion.py`` is the same, one row at a time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from mercer._stored import stored
+from mercer._stored.checks import check_columns, check_finite, check_index, check_square, need
+from mercer._typing import FloatArray, IntArray
+from mercer.exceptions import NotPositiveDefiniteError
+from mercer.solvers.compiled_blas import routines
+from mercer.solvers.dense import mirror
+from mercer.solvers.recursive.block import Block, Data, Limits, Matrices, aligned, good_length
+from mercer.solvers.recursive.blocks import SPOILT, Source, learn_blocks, look_up
+from mercer.solvers.recursive.inverses import error_of_inverse, inverse, lower_factor
+from mercer.solvers.recursive.rules import Rules, weakest
+
+__all__ = ["MOST_ROWS", "BlockRecursion", "block_rows"]
+
+MOST_ROWS = 128  # of a block
+
+_LEAST_LEFT = 1e-50
+_NEGATIVE = 1e-4  # of k(x, x): a novelty so far below zero is not rounding
+
+
+def block_rows(n_functions: int, forgetting: float = 1.0) -> int:
+    """Rows of a block: products of larger blocks are faster, but each row has more slots to update.
+
+    What is left of the state before a block after forgetting must be a number, and its inverse, too.
+    """
+    rows = 16 if n_functions <= 128 else 32 if n_functions <= 256 else 64 if n_functions < 700 else MOST_ROWS
+    return rows if forgetting == 1.0 else max(1, min(rows, int(np.log(_LEAST_LEFT) / np.log(forgetting))))
+
+
+def _in_use(name: str, doc: str) -> Any:
+    """Part of a matrix that is in use."""
+
+    def get(self: BlockRecursion) -> FloatArray:
+        m, matrix = len(self.births), getattr(self._matrices, name)
+        return np.asarray(matrix[:m, :m])
+
+    def replace(self: BlockRecursion, matrix: FloatArray) -> None:
+        self._matrices = self._matrices._replace(**{name: np.ascontiguousarray(matrix)})
+
+    return property(get, replace, doc=doc)
+
+
+@stored(also=("P_inverse", "K_inverse", "gram"))
+class BlockRecursion:
+    """The recursion on blocks.
+
+    Parameters
+    ----------
+    rules : Rules
+    n_outputs : int
+
+    Attributes
+    ----------
+    P_inverse, K_inverse, gram : arrays (m, m)
+    coefficients : array (m, p)
+    births : array (m,)
+        Number of the row that each function came from; -1 for the constant.
+    cost, hidden_cost : float
+        ξ of the outputs that count, and of the others.
+    n_seen, n_grown, n_pruned, n_refreshed, n_changed : int
+        Rows learned, functions that came and went, how often K⁻¹ was computed again, functions that came since it was
+        checked.
+    drift : float
+        Error of K⁻¹ when it was checked.
+    """
+
+    rules: Rules
+    coefficients: FloatArray
+    births: IntArray
+    cost: float
+    hidden_cost: float
+    n_seen: int
+    n_grown: int
+    n_pruned: int
+    n_refreshed: int
+    n_changed: int
+    drift: float
+
+    def __init__(self, rules: Rules, n_outputs: int = 1) -> None:
+        self.rules = rules
+        self._matrices = Matrices(*(np.empty((0, 0)) for _ in range(3)))
+        self.coefficients = np.empty((0, n_outputs))
+        self.births = np.empty(0, dtype=np.intp)
+        self.cost = self.hidden_cost = 0.0
+        self.n_seen = self.n_grown = self.n_pruned = 0
+        self.n_refreshed = self.n_changed = 0
+        self.drift = 0.0
+        self._block: Block | None = None  # memory to work in
+        self._n_mirrored = -1  # ``n_grown`` when the lower triangles of K⁻¹ and K_mm were filled in
+
+    P_inverse = _in_use("P", "P⁻¹.")
+    K_inverse = _in_use("K", "K_mm⁻¹.")
+    gram = _in_use("gram", "K_mm, as the recursion was given it; the row and column of a constant mean nothing.")
+
+    @property
+    def n_fixed(self) -> int:
+        """Functions that are never removed: 1 with an intercept, once there is one."""
+        return int(self.rules.intercept and self.n_seen > 0)
+
+    def begin(self, prior: float, target: FloatArray, weight: float) -> bool:
+        """Learn the first row, where there is an intercept; returns whether it has become a function.
+
+        It alone decides the constant: P = ω, w = y, and all formulas hold in the limit Δ → ∞, u/Δ → 1.
+        """
+        grown, v = self.rules.wants(prior, 0.0, prior), np.array([-prior, 1.0])
+        size, P, K = 1 + grown, np.diag([1.0 / weight, 0.0]), np.zeros((2, 2))
+        if grown:
+            P, K[1, 1] = P + np.outer(v, v) / (self.rules.noise * prior), 1.0 / prior
+        self.P_inverse, self.K_inverse, self.gram = P[:size, :size], K[:size, :size], np.full((size, size), prior)
+        self.coefficients, self.births = np.zeros((size, len(target))), np.arange(-1, size - 1)
+        self.coefficients[0] = target
+        self.n_seen, self.n_grown = 1, int(grown)
+        return grown
+
+    def learn(
+        self, values: FloatArray | Source, prior: FloatArray, targets: FloatArray, weights: FloatArray
+    ) -> tuple[IntArray, FloatArray]:
+        """Learn rows, in blocks. If it fails, some blocks may have been learned: work on a copy, as estimators do.
+
+        Parameters
+        ----------
+        values : array (n, m + n) or Source
+            Kernel values between the rows and the functions in use, and among the rows; with an intercept, for which
+            ``begin`` has been called, the first column is 1.
+        prior : array (n,)
+            k(x, x).
+        targets : array (n, p)
+        weights : array (n,)
+            Above zero.
+
+        Returns
+        -------
+        origin : array (m',)
+            For each function in use afterwards, the row that it came from, or -1 if it was there.
+        residuals : array (n',)
+            Squared error of each row before it was learned, summed over outputs. If there are fewer than rows, the
+            others were not learned: of a source that computes values, one is too far, or its room is used up.
+        """
+        n_rows, before, done = len(prior), self.n_seen, 0
+        data = Data(prior, targets, weights, np.empty(n_rows), before)
+        source = values if isinstance(values, Source) else look_up(values)
+        if n_rows:
+            block = self._open(n_rows, source)
+            while done < n_rows:
+                done += int(learn_blocks(block, self._matrices, source, data, done))
+                if block.tally["drift"][0] <= SPOILT:
+                    break
+                self._refresh(int(block.tally["size"][0]))
+                block.tally["drift"] = 0.0
+            self._close(block, done)
+        return np.where(self.births >= before, self.births - before, -1), data.residuals[:done]
+
+    def look(self) -> None:
+        """Compute K⁻¹ again if it has drifted."""
+        if self.n_changed:
+            size, fixed = len(self.births), int(self.rules.intercept)
+            self.drift = float(
+                error_of_inverse(routines(), self._matrices, (size, fixed, self.n_seen), np.empty((3, size)))
+            )
+            self.n_changed = 0
+            if not self.drift <= SPOILT:
+                self._refresh(size)
+                self.drift = 0.0
+
+    def _refresh(self, size: int) -> None:
+        fixed = int(self.rules.intercept)
+        mirror(self._matrices.gram[:size, :size])
+        self._matrices.K[fixed:size, fixed:size] = inverse(self._matrices.gram[fixed:size, fixed:size])
+        self.n_refreshed += 1
+
+    def _open(self, n_rows: int, source: Source) -> Block:
+        """Have room for the functions that rows may become, and memory for blocks, with the state before them.
+
+        If values are given, all rows may become functions; else, those of a block.
+        """
+        m, n_outputs = len(self.births), self.coefficients.shape[1]
+        budget = max(m, self.rules.max_basis + int(self.rules.intercept))
+        most = min(budget, m + n_rows)
+        if source.profile:
+            most = min(most, max(2 * m, m + MOST_ROWS), source.functions.shape[1] - MOST_ROWS)
+        room = min(budget, max(most, 2 * m))  # for more functions than there may be after these rows
+        self._matrices = Matrices(*(_with_room(matrix, m, most, room) for matrix in self._matrices))
+        rows, limits = min(block_rows(most, self.rules.forgetting), n_rows), Limits.of(self.rules, most)
+        if self._block is None or not self._block.fits(rows, most + rows, n_outputs):
+            self._block = Block.empty(rows, room + rows, n_outputs, limits)
+        self._block = block = self._block._replace(limits=limits)
+        block.w[:, :m], block.births[:m], block.columns[:m] = self.coefficients.T, self.births, np.arange(m)
+        block.tally[:] = 0
+        for name in ("n_grown", "n_pruned", "n_changed", "cost", "hidden_cost", "drift"):
+            block.tally[name] = getattr(self, name)
+        block.tally["size"], block.tally["n_scored"], block.tally["least_novelty"] = m, n_outputs - self.rules.hidden, 1
+        return block
+
+    def _close(self, block: Block, n_rows: int) -> None:
+        """Take what is known after the last block."""
+        tally = dict(zip(block.tally.dtype.names or (), block.tally[0].item(), strict=True))
+        if not tally["least_novelty"] > -_NEGATIVE:
+            msg = (
+                f"a row's squared distance from the dictionary is {tally['least_novelty']:.2g} of k(x, x): "
+                "the kernel is not positive definite on these rows."
+            )
+            raise NotPositiveDefiniteError(msg)
+        size = tally["size"]
+        self.coefficients, self.births = np.ascontiguousarray(block.w[:, :size].T), block.births[:size].copy()
+        self.n_seen += n_rows
+        for name in ("n_grown", "n_pruned", "n_changed", "cost", "hidden_cost", "drift"):
+            setattr(self, name, tally[name])
+
+    def restate(self, data: FloatArray, gram: FloatArray, cross: FloatArray) -> FloatArray:
+        """Replace K̃ᵀK̃, of which K_mm is the penalty, and K̃ᵀy (m, p), and with them the coefficients.
+
+        Returns what they explain of yᵀy, by output. The dictionary stays; the cost is for the caller to set. The system
+        is solved whitened by K_mm = LLᵀ, where the noise governs its condition; what rounding has made negative of
+        K̃ᵀK̃ is zero.
+        """
+        fixed = len(data) - len(gram)
+        white = np.eye(len(data))
+        white[fixed:, fixed:] = solve_triangular(lower_factor(gram), np.eye(len(gram)), lower=True).T
+        values, vectors = np.linalg.eigh(white.T @ data @ white)
+        system = (vectors * np.maximum(values, 0.0)) @ vectors.T
+        system[fixed:, fixed:] += self.rules.noise * np.eye(len(gram))
+        P_inverse = white @ inverse(system) @ white.T
+        self.P_inverse = (P_inverse + P_inverse.T) / 2
+        self.coefficients = np.ascontiguousarray(self.P_inverse @ cross)
+        return np.asarray(np.sum(cross * self.coefficients, axis=0))
+
+    def shrink(self) -> IntArray:
+        """Remove the weakest functions until no more than ``max_basis`` are left; returns which stay."""
+        fixed = int(self.rules.intercept)
+        kept = np.arange(len(self.births))
+        while len(kept) - fixed > self.rules.max_basis:
+            scores = np.sum(self.rules.scored(self.coefficients) ** 2, axis=1) / np.diagonal(self.P_inverse)
+            place = fixed + weakest(scores[fixed:], self.births[fixed:])
+            self.cost += float(scores[place])
+            hidden = self.coefficients[place, self.coefficients.shape[1] - self.rules.hidden :]
+            self.hidden_cost += float(hidden @ hidden / self.P_inverse[place, place])
+            row = self.P_inverse[place] / self.P_inverse[place, place]
+            self.coefficients = np.delete(self.coefficients - np.outer(row, self.coefficients[place]), place, axis=0)
+            self.P_inverse, self.K_inverse = _removed(self.P_inverse, place), _removed(self.K_inverse, place)
+            self.gram = np.delete(np.delete(self.gram, place, axis=0), place, axis=1)
+            self.births, kept = np.delete(self.births, place), np.delete(kept, place)
+            self.n_pruned += 1
+        return kept
+
+    def mirror(self) -> None:
+        """Fill in the lower triangles of the matrices, which ``learn`` leaves as they were."""
+        mirror(self.P_inverse)
+        if self._n_mirrored != self.n_grown:
+            mirror(self.K_inverse)
+            mirror(self.gram)
+            self._n_mirrored = self.n_grown
+
+    def copy(self) -> BlockRecursion:
+        """A recursion with the same future that shares nothing."""
+        other, m = BlockRecursion(self.rules), len(self.births)
+        vars(other).update(vars(self))
+        other._block, other.coefficients, other.births = None, self.coefficients.copy(), self.births.copy()
+        other._matrices = Matrices(*(aligned(*matrix.shape) for matrix in self._matrices))
+        for mine, theirs in zip(self._matrices, other._matrices, strict=True):
+            theirs[:m, :m] = mine[:m, :m]  # and room for more, with whatever is there
+        return other
+
+    def check_stored(self) -> None:
+        """Refuse matrices and counts that do not fit each other, or the rules."""
+        m, rules = len(self.births), self.rules
+        fixed = self.n_fixed
+        check_square(self.P_inverse, m, "P_inverse", order="C")
+        check_square(self.K_inverse, m, "K_inverse", order="C")
+        check_square(self.gram, m, "the kernel matrix of the dictionary", order="C")
+        check_columns(self.coefficients, m, "coefficients of a recursion")
+        for name in ("P_inverse", "K_inverse", "gram", "coefficients"):  # whose least entries are looked for
+            check_finite(getattr(self, name), f"{name} of a recursion")
+        need(rules.hidden < self.coefficients.shape[1], "all outputs of a recursion are hidden.")
+        need(fixed <= m <= rules.max_basis + fixed, "a recursion has more functions than its rules allow.")
+        need(self.n_seen >= 0, "a recursion has seen fewer than no rows.")
+        check_index(self.births, max(int(self.n_seen), 1), "births", least=-1)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but room and memory to work in."""
+        state = {name: value for name, value in vars(self).items() if not name.startswith("_")}
+        state |= {"P_inverse": self.P_inverse, "K_inverse": self.K_inverse, "gram": self.gram}
+        return {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in state.items()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._block, self._n_mirrored = None, -1
+        self._matrices = Matrices(*(np.empty((0, 0)) for _ in range(3)))
+        for name, value in state.items():
+            setattr(self, name, value)
+
+
+def _removed(matrix: FloatArray, place: int) -> FloatArray:
+    """Inverse of a matrix without a row and column, from its inverse."""
+    row = matrix[place]
+    smaller = matrix - np.outer(row, row) / row[place]
+    return np.delete(np.delete(smaller, place, axis=0), place, axis=1)
+
+
+def _with_room(matrix: FloatArray, size: int, most: int, room: int) -> FloatArray:
+    """The first rows and columns of a matrix in an array with room for more: the matrix itself, if it has."""
+    if len(matrix) >= most and matrix.flags.writeable and matrix.shape[1] % 8 == 0 and matrix.ctypes.data % 64 == 0:
+        return matrix
+    length = good_length(room)
+    larger = aligned(length, length)
+    larger[:size, :size] = matrix[:size, :size]
+    return larger
