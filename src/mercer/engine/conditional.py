@@ -49,28 +49,14 @@ _LEAST_JITTER = WEIGHING_JITTERS[1]  # share of k(x, x) for a row without any va
 @stored
 @dataclass
 class ConditionalStatistics:
-    """Sums of [v, y, 1]ᵀ Λ⁻¹ [v, y, 1], and log|Λ|; they add up over blocks.
+    """Sums of [v, y, 1]ᵀ Λ⁻¹ [v, y, 1], and log|Λ|; they add up over blocks."""
 
-    Attributes
-    ----------
-    normal : NormalStatistics
-        The sums, of whitened features.
-    log_determinant : float
-        log|Λ|.
-    n_used : int
-        Rows with a finite variance: those of weight zero have no say.
-    n_blocks, n_singular : int
-        Blocks summed, and how many of them were singular to rounding and got jitter; without blocks each row is one.
-    jitter : float
-        The most that was added to a diagonal entry, 0 in regular cases.
-    """
-
-    normal: NormalStatistics
-    log_determinant: float = 0.0
-    n_used: int = 0
-    n_blocks: int = 0
-    n_singular: int = 0
-    jitter: float = 0.0
+    normal: NormalStatistics  # the sums, of whitened features
+    log_determinant: float = 0.0  # log|Λ|
+    n_used: int = 0  # rows with a finite variance: those of weight zero do not count
+    n_blocks: int = 0  # blocks summed; without blocks each row is one
+    n_singular: int = 0  # of them, those that were singular to rounding and got jitter
+    jitter: float = 0.0  # the most that was added to a diagonal entry, 0 in regular cases
 
     def check_stored(self) -> None:
         """Refuse sums of plain features."""

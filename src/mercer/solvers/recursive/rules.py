@@ -22,34 +22,21 @@ LEAST_NOVELTY = 1e-5
 @stored
 @dataclass(frozen=True)
 class Rules:
-    """Parameters of the recursion.
+    """Parameters of the recursion."""
 
-    Attributes
-    ----------
-    noise : float
-        λ > 0.
-    max_basis : int
-        Most functions.
-    novelty_tol : float
-        A row becomes a function only if the squared distance of its function from the span of the others is above (and
-        above 1e-5 of k(x, x): less may be rounding).
-    gain_tol : float or None
-        ... and if that distance times the cost that it saves is above; None asks for novelty alone.
-    forgetting : float
-        φ, in (0, 1]: before each row the model goes back to its prior by the share 1 - φ; 1 never forgets.
-    intercept : bool
-        Whether the first function is the constant 1, which is not penalised and never removed. It has no prior to go
-        back to, so there is no forgetting then.
-    hidden : int
-        So many of the last outputs are learned but not asked: they count neither in gains nor in the cost.
-    """
-
-    noise: float
-    max_basis: int
+    noise: float  # λ > 0
+    max_basis: int  # most functions
+    # A row becomes a function only if the squared distance of its function from the span of the others is above (and
+    # above 1e-5 of k(x, x): less may be rounding).
     novelty_tol: float
+    # ... and if that distance times the cost that it saves is above; None asks for novelty alone.
     gain_tol: float | None
+    # φ, in (0, 1]: before each row the model goes back to its prior by the share 1 - φ; 1 never forgets.
     forgetting: float = 1.0
+    # Whether the first function is the constant 1, which is not penalised and never removed. It has no prior to go back
+    # to, so there is no forgetting then.
     intercept: bool = False
+    # So many of the last outputs are learned but not asked: they count neither in gains nor in the cost.
     hidden: int = 0
 
     def __post_init__(self) -> None:
