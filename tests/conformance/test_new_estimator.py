@@ -48,14 +48,6 @@ class WhitenedFeatures(TransformerMixin, OnBasis, BaseEstimator):
     expansion_: KernelExpansion
     _fitted_frame: Frame
 
-    def __init__(self, kernel="gaussian", *, n_basis=100, basis="uniform", random_state=None, n_jobs=None, verbose=0):
-        self.kernel = kernel
-        self.n_basis = n_basis
-        self.basis = basis
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-
     def fit(self, X, y=None):
         """Choose the basis from the rows of X (n, d); y is ignored."""
         self._validate_params()

@@ -7,46 +7,13 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import ClassifierMixin
 
-from mercer._typing import AnyArray, FloatArray, IntArray
-from mercer._validation import check_is_fitted, check_labels
+from mercer._typing import AnyArray, FloatArray
+from mercer._validation import check_is_fitted, check_labels, check_sample_weight
 from mercer.engine import ArrayTable
-from mercer.estimators.shell import Shell, read_rows, read_table
+from mercer.estimators.shell import Shell, read_rows
 from mercer.model import OneVsRest
 
-__all__ = ["KernelClassifier", "Labels"]
-
-
-class Labels:
-    """Encodes labels, by classes that are given or found in the first labels.
-
-    Attributes
-    ----------
-    outputs : OneVsRest or None
-        None until labels were encoded, unless classes are given.
-    """
-
-    def __init__(self, outputs: OneVsRest | None = None) -> None:
-        self.outputs = outputs
-
-    @property
-    def classes(self) -> AnyArray:
-        """The classes, sorted."""
-        if self.outputs is None:
-            msg = "no labels were encoded yet."
-            raise ValueError(msg)
-        return self.outputs.classes
-
-    def codes(self, y: Any, n_rows: int) -> IntArray:
-        """Place of each label among the classes, shape (n,)."""
-        labels = check_labels(y, n_rows=n_rows)
-        if self.outputs is None:
-            self.outputs = OneVsRest.from_labels(labels)
-        return self.outputs.codes(labels)
-
-    def __call__(self, y: Any, n_rows: int) -> tuple[IntArray, OneVsRest]:
-        """Codes (n,), and what makes columns of ±1 of them, for ``read_table``."""
-        codes = self.codes(y, n_rows)
-        return codes, OneVsRest(self.classes)
+__all__ = ["KernelClassifier"]
 
 
 class KernelClassifier(ClassifierMixin, Shell):
@@ -85,21 +52,23 @@ class KernelClassifier(ClassifierMixin, Shell):
     def _evaluate(self, X: Any) -> FloatArray:
         return self._evaluate_rows(read_rows(self, X, reset=False))
 
-    def _labels(self, classes: Any = None, *, first: bool = True) -> Labels:
-        """What encodes the labels of a first or a later call; ``classes`` are those that the user names."""
+    def _read(self, X: Any, y: Any, sample_weight: Any, *, first: bool, classes: Any = None) -> ArrayTable:
+        """The table of a first or a later call; labels travel as codes."""
+        rows = read_rows(self, X, reset=first)
+        labels = check_labels(y, n_rows=rows.n_rows)
+        outputs = self._encoding(labels if first and classes is None else classes, first=first)
+        self.classes_ = outputs.classes
+        weights = check_sample_weight(sample_weight, n_rows=rows.n_rows)
+        return ArrayTable(rows, outputs.codes(labels), weights, outputs)
+
+    def _encoding(self, classes: Any, *, first: bool) -> OneVsRest:
+        """The encoding by these classes; a later call has those of the first, which it may name again."""
         if first:
-            return Labels(None if classes is None else OneVsRest.from_labels(classes))
+            return OneVsRest.from_labels(classes)
         if classes is not None and not np.array_equal(np.unique(np.asarray(classes)), self.classes_):
             msg = f"classes={classes!r} differ from those of the first call, {self.classes_.tolist()}."
             raise ValueError(msg)
-        return Labels(OneVsRest.from_labels(self.classes_))
-
-    def _read(self, X: Any, y: Any, sample_weight: Any, *, first: bool, classes: Any = None) -> ArrayTable:
-        """The table of a first or a later call."""
-        labels = self._labels(classes, first=first)
-        table = read_table(self, X, y, sample_weight, encode=labels, reset=first)
-        self.classes_ = labels.classes
-        return table
+        return OneVsRest.from_labels(self.classes_)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

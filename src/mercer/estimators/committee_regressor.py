@@ -251,7 +251,7 @@ class CommitteeRegressor(KernelRegressor, SummedOnBasis):
         self.labels_ = _joined(self.labels_, block_labels(blocks, table, noise))
         self._batches = (*self._batches, batch) if self.keep_rows else ()
 
-    def _add_summary(self, other: Self) -> None:
+    def _merge(self, other: Self) -> None:
         self._summary = replace(self._summary.merged(other._summary), intercept=bool(self.intercept))
         self.labels_ = _joined(self.labels_, other.labels_)
         self._batches = self._batches + other._batches

@@ -146,9 +146,7 @@ class ExactRegressor(KernelRegressor, ExactMachine):
     Parameters
     ----------
     kernel : str, kernel or callable, default="gaussian"
-        A name ("gaussian", "matern", "linear", "polynomial"), a kernel of ``mercer.kernels``, a function of two
-        matrices, or "precomputed": X is then the kernel matrix. By name, length scales are the median distance of the
-        rows.
+        As in ``NystromRegressor``, or "precomputed": X is then the kernel matrix.
     noise : float, default=0.1
         λ, added to the diagonal of the kernel matrix. 0 interpolates.
     intercept : bool, default=False
@@ -161,10 +159,8 @@ class ExactRegressor(KernelRegressor, ExactMachine):
         Iterations after which conjugate gradients give up, with a ``ConvergenceWarning``.
     random_state : int, RandomState or None, default=None
         For the rows of the preconditioner, and for those on which a median distance is found.
-    n_jobs : int or None, default=None
-        Threads; None for as many as BLAS may use.
-    verbose : int, default=0
-        1 shows progress.
+    n_jobs, verbose
+        As in ``NystromRegressor``.
 
     Attributes
     ----------

@@ -59,7 +59,7 @@ class NystromMachine(SummedOnBasis):
             self._summary = summary.minus(self._read(X, y, sample_weight, first=False), make_executor(self))
         return self
 
-    def _add_summary(self, other: Self) -> None:
+    def _merge(self, other: Self) -> None:
         self._summary = replace(self._summary.merged(other._summary), settings=self._settings())
 
     def noise_path(self, noises: Any) -> NoisePath:

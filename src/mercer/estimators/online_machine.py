@@ -16,12 +16,10 @@ from mercer._typing import FloatArray, IntArray, RandomState
 from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted, parameters
 from mercer.engine import ArrayTable, Features, SequentialLearner, learn_table, normal_statistics
 from mercer.estimators.shell import (
-    Shell,
+    Mergeable,
     all_or_nothing,
-    check_mergeable,
     check_same_outputs,
     make_executor,
-    snapshot,
 )
 from mercer.kernels import Kernel, as_kernel
 from mercer.methods.frame import resolve_kernel, used_rows
@@ -77,7 +75,7 @@ def _learned(path: str, doc: str) -> Any:
 
 
 @parameters
-class OnlineMachine(Shell):
+class OnlineMachine(Mergeable):
     """Parameters and fitted state."""
 
     kernel: Any = field(default="gaussian", kw_only=False)
@@ -285,27 +283,10 @@ class OnlineMachine(Shell):
             intercept=bool(self.intercept),
         )
 
-    def merge(self, other: Self) -> Self:
-        """Take in what another model has seen, as well as both dictionaries together can represent it.
-
-        Parameters
-        ----------
-        other : estimator of the same class
-            With the same kernel, noise and intercept; neither forgets, as that depends on the order of rows.
-
-        Returns
-        -------
-        self
-        """
-        self._validate_params()
-        check_mergeable(self, other)
-        other = snapshot(other)
-        with all_or_nothing(self):
-            self._check_mergeable(other)
-            learner = self._next_learner()
-            learner.merge(other._learner)
-            self._state = State(learner, self._state.history)
-        return self
+    def _merge(self, other: Self) -> None:
+        learner = self._next_learner()
+        learner.merge(other._learner)
+        self._state = State(learner, self._state.history)
 
     def _check_mergeable(self, other: Self) -> None:
         mine, theirs = self._learner.recursion.rules, other._learner.recursion.rules

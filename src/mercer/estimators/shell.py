@@ -6,7 +6,7 @@ import os
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import field
@@ -17,7 +17,7 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, RegressorMixin
 
 from mercer._stored.checks import check_estimator
-from mercer._typing import AnyArray, FloatArray, RandomState
+from mercer._typing import FloatArray, RandomState
 from mercer._validation import (
     Integral,
     Interval,
@@ -30,7 +30,7 @@ from mercer._validation import (
     parameters,
 )
 from mercer.basis import choose_basis
-from mercer.engine import ArrayRows, ArrayTable, Coding, Executor, Rows, SparseRows, Threads, given_executor
+from mercer.engine import ArrayRows, ArrayTable, Executor, Rows, SparseRows, Threads, given_executor
 from mercer.kernels import Kernel
 from mercer.methods.frame import Frame, resolve_kernel, target_shift
 from mercer.model import KernelExpansion, Regression
@@ -38,10 +38,10 @@ from mercer.model import KernelExpansion, Regression
 __all__ = [
     "BASIS_CONSTRAINTS",
     "KernelRegressor",
+    "Mergeable",
     "OnBasis",
     "Shell",
     "SummedOnBasis",
-    "Targets",
     "all_or_nothing",
     "check_mergeable",
     "check_one_spread",
@@ -49,13 +49,8 @@ __all__ = [
     "check_same_outputs",
     "make_executor",
     "read_rows",
-    "read_table",
     "snapshot",
 ]
-
-# From y and the number of rows to targets (n, p) or class codes (n,), and what makes targets of codes.
-Encode = Callable[[Any, int], tuple[AnyArray, Coding | None]]
-
 
 # By identity, and not attributes of the estimators: a lock cannot be pickled, copied or compared.
 _locks: dict[int, Any] = {}
@@ -105,13 +100,6 @@ def snapshot(estimator: Any) -> Any:
     """A shallow copy of the state between two changes, for one that is merged into another; no two locks are held."""
     with _lock_of(estimator):
         return copy(estimator)
-
-
-def read_table(estimator: Any, X: Any, y: Any, sample_weight: Any, *, encode: Encode, reset: bool) -> ArrayTable:
-    """Check the arguments of ``fit``, ``partial_fit`` and ``forget``."""
-    rows = read_rows(estimator, X, reset=reset)
-    labels, coding = encode(y, rows.n_rows)
-    return ArrayTable(rows, labels, check_sample_weight(sample_weight, n_rows=rows.n_rows), coding)
 
 
 class Shell(BaseEstimator, ABC):
@@ -252,7 +240,44 @@ class OnBasis(ABC):
         return len(self.basis_)
 
 
-class SummedOnBasis(OnBasis, Shell):
+class Mergeable(Shell):
+    """An estimator that can take in what another one has seen."""
+
+    def merge(self, other: Self) -> Self:
+        """Add the rows that another model has seen.
+
+        On a basis this is exact, as if all rows had been fitted here. An online learner takes them in as well as both
+        dictionaries together can represent them.
+
+        Parameters
+        ----------
+        other : estimator of the same class
+            Fitted with the same kernel, and with the same basis: fit the first with any basis, the others with
+            ``basis=first.basis_`` and ``kernel=first.kernel_``. Online learners have dictionaries of their own, but the
+            same noise and intercept; neither forgets, as that depends on the order of rows.
+
+        Returns
+        -------
+        self
+        """
+        self._validate_params()
+        check_mergeable(self, other)
+        other = snapshot(other)
+        with all_or_nothing(self):
+            self._check_mergeable(other)
+            self._merge(other)
+        return self
+
+    @abstractmethod
+    def _check_mergeable(self, other: Self) -> None:
+        """Refuse one that cannot be merged with this."""
+
+    @abstractmethod
+    def _merge(self, other: Self) -> None:
+        """Take in the other's sums."""
+
+
+class SummedOnBasis(OnBasis, Mergeable):
     """An estimator on a basis whose state is one summary, of sums over the rows seen, which is replaced as a whole."""
 
     _summary: Any
@@ -274,34 +299,9 @@ class SummedOnBasis(OnBasis, Shell):
         n_features = self._frame.basis.points.shape[1]
         check_estimator(self, n_outputs=self._n_outputs, n_features=n_features, flat=getattr(self, "_flat", False))
 
-    def merge(self, other: Self) -> Self:
-        """Add the rows that another model has seen; exact, as if all had been fitted here.
-
-        Parameters
-        ----------
-        other : estimator of the same class
-            Fitted with the same kernel and basis: fit the first with any basis, the others with
-            ``basis=first.basis_`` and ``kernel=first.kernel_``.
-
-        Returns
-        -------
-        self
-        """
-        self._validate_params()
-        check_mergeable(self, other)
-        other = snapshot(other)
-        with all_or_nothing(self):
-            self._check_mergeable(other)
-            self._add_summary(other)
-        return self
-
     def _check_mergeable(self, other: Self) -> None:
         check_same_frame(self._frame, other._frame)
         check_same_outputs(self._n_outputs, other._n_outputs)
-
-    @abstractmethod
-    def _add_summary(self, other: Self) -> None:
-        """Take in the other's summary, which is on the same basis."""
 
 
 def check_mergeable(mine: Any, theirs: Any) -> None:
@@ -334,24 +334,6 @@ def check_same_outputs(mine: int, theirs: int) -> None:
     if mine != theirs:
         msg = f"cannot merge models with different numbers of outputs, {mine} and {theirs}."
         raise ValueError(msg)
-
-
-class Targets:
-    """Checks targets and makes columns of them, for ``read_table``.
-
-    Attributes
-    ----------
-    flat : bool
-        Whether the last ones had one dimension.
-    """
-
-    flat: bool
-
-    def __call__(self, y: Any, n_rows: int) -> tuple[FloatArray, None]:
-        """Targets (n, p), float64."""
-        targets = check_targets(y, n_rows=n_rows)
-        self.flat = targets.ndim == 1
-        return Regression(self.flat).columns(targets), None
 
 
 class KernelRegressor(RegressorMixin, Shell):
@@ -393,13 +375,17 @@ class KernelRegressor(RegressorMixin, Shell):
 
     def _read(self, X: Any, y: Any, sample_weight: Any, *, first: bool, classes: None = None) -> ArrayTable:
         """The table of a first or a later call, whose targets must look like the first."""
-        targets = Targets()
-        table = read_table(self, X, y, sample_weight, encode=targets, reset=first)
+        rows = read_rows(self, X, reset=first)
+        targets = check_targets(y, n_rows=rows.n_rows)
+        flat = targets.ndim == 1
+        columns = Regression(flat).columns(targets)
         if first:
-            self._flat = targets.flat
-        else:
-            self._check_outputs(table, targets, self._n_outputs)
-        return table
+            self._flat = flat
+        elif (columns.shape[1], flat) != (self._n_outputs, self._flat):
+            shape = "(n,)" if self._flat else f"(n, {self._n_outputs})"
+            msg = f"y must have the shape {shape} of the first rows seen; it has {columns.shape[1]} output(s)."
+            raise ValueError(msg)
+        return ArrayTable(rows, columns, check_sample_weight(sample_weight, n_rows=rows.n_rows))
 
     def _standard_deviations(self, rows: Rows) -> FloatArray:
         expansion: KernelExpansion = self.expansion_
@@ -408,13 +394,6 @@ class KernelRegressor(RegressorMixin, Shell):
     def _covariance(self, rows: Rows) -> FloatArray:
         expansion: KernelExpansion = self.expansion_
         return expansion.covariance(rows, executor=make_executor(self))
-
-    def _check_outputs(self, table: ArrayTable, targets: Targets, n_outputs: int) -> None:
-        """Refuse later targets that do not look like the first."""
-        if (table.n_outputs, targets.flat) != (n_outputs, self._flat):
-            shape = "(n,)" if self._flat else f"(n, {n_outputs})"
-            msg = f"y must have the shape {shape} of the first rows seen; it has {table.n_outputs} output(s)."
-            raise ValueError(msg)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

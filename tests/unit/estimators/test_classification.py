@@ -3,34 +3,37 @@
 import numpy as np
 import pytest
 
-from mercer.estimators.classification import Labels
-from mercer.model import OneVsRest
+from mercer import NystromClassifier
+
+
+def read(labels, *, model=None, classes=None, first=True):
+    """The table of rows with these labels, which come first or later."""
+    rows = np.arange(float(len(labels) if labels is not None else 2))[:, np.newaxis]
+    return (model or NystromClassifier())._read(rows, labels, None, first=first, classes=classes)
 
 
 def test_the_first_labels_tell_the_classes():
-    encode = Labels()
-    codes, coding = encode(["b", "a", "b"], 3)
-    assert codes.tolist() == [1, 0, 1]
-    np.testing.assert_array_equal(coding.columns(codes), [[1.0], [-1.0], [1.0]])
-    assert encode.classes.tolist() == ["a", "b"]
+    model = NystromClassifier()
+    table = read(["b", "a", "b"], model=model)
+    assert table.labels.tolist() == [1, 0, 1]
+    np.testing.assert_array_equal(table.targets, [[1.0], [-1.0], [1.0]])
+    assert model.classes_.tolist() == ["a", "b"]
     with pytest.raises(ValueError, match=r"not among the classes.*'c'"):
-        encode(["a", "c"], 2)
+        read(["a", "c"], model=model, first=False)
 
 
 def test_classes_may_be_given():
-    encode = Labels(OneVsRest(np.array([0, 1, 2])))
-    assert encode.codes([1, 1], 2).tolist() == [1, 1]
-    assert encode.classes.tolist() == [0, 1, 2]
+    model = NystromClassifier()
+    assert read([1, 1], model=model, classes=[0, 1, 2]).labels.tolist() == [1, 1]
+    assert model.classes_.tolist() == [0, 1, 2]
+    assert read([2, 2], model=model, classes=[2, 1, 0], first=False).labels.tolist() == [2, 2]
+    with pytest.raises(ValueError, match="differ from those of the first call"):
+        read([1, 1], model=model, classes=[0, 1], first=False)
 
 
 def test_one_class_is_refused():
     with pytest.raises(ValueError, match=r"only one class is present: found \[1\]"):
-        Labels()([1, 1], 2)
-
-
-def test_classes_are_unknown_before_the_first_labels():
-    with pytest.raises(ValueError, match="no labels were encoded yet"):
-        _ = Labels().classes
+        read([1, 1])
 
 
 @pytest.mark.parametrize(
@@ -47,4 +50,4 @@ def test_classes_are_unknown_before_the_first_labels():
 )
 def test_what_is_no_label_is_refused(labels, message):
     with pytest.raises(ValueError, match=message):
-        Labels()(labels, 2)
+        NystromClassifier()._read(np.zeros((2, 1)), labels, None, first=True)

@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
 
+from mercer import NystromRegressor
 from mercer.engine import ArrayRows, ArrayTable, as_rows
 from mercer.estimators.shell import (
-    Targets,
     all_or_nothing,
     check_one_spread,
     make_executor,
     read_rows,
-    read_table,
 )
 from mercer.kernels import Gaussian, Linear
 from mercer.methods.frame import resolve_kernel, used_rows
@@ -77,22 +76,21 @@ def test_a_source_forgets_the_column_names_of_an_earlier_fit(rows):
 
 
 @pytest.mark.parametrize(("shape", "flat"), [((30,), True), ((30, 1), False), ((30, 3), False)])
-def test_targets_are_columns_of_float64(shape, flat):
-    encode = Targets()
-    targets, coding = encode(np.ones(shape, dtype=np.int8), 30)
-    was_flat = encode.flat
-    assert coding is None
-    assert targets.dtype == np.float64
-    assert targets.ndim == 2
-    assert was_flat is flat
+def test_targets_are_columns_of_float64(rows, shape, flat):
+    model = NystromRegressor()
+    table = model._read(rows, np.ones(shape, dtype=np.int8), None, first=True)
+    assert table.coding is None
+    assert table.targets.dtype == np.float64
+    assert table.targets.ndim == 2
+    assert model._flat is flat
 
 
-def test_data_holds_what_was_given(rows):
-    data = read_table(Shell(), rows, rows[:, 0], np.ones(30), encode=Targets(), reset=True)
-    assert data.rows.n_rows == 30
-    np.testing.assert_array_equal(data.targets[:, 0], rows[:, 0])
-    np.testing.assert_array_equal(data.weights, 1.0)
-    assert read_table(Shell(), rows, rows[:, 0], None, encode=Targets(), reset=True).weights is None
+def test_the_table_holds_what_was_given(rows):
+    table = NystromRegressor()._read(rows, rows[:, 0], np.ones(30), first=True)
+    assert table.rows.n_rows == 30
+    np.testing.assert_array_equal(table.targets[:, 0], rows[:, 0])
+    np.testing.assert_array_equal(table.weights, 1.0)
+    assert NystromRegressor()._read(rows, rows[:, 0], None, first=True).weights is None
 
 
 def data_of(rows, weights=None):
