@@ -2,6 +2,7 @@
 
 import inspect
 import pickle
+from dataclasses import field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,7 +18,7 @@ from threadpoolctl import threadpool_limits
 from mercer import NystromRegressor, load, save
 from mercer._stored import stored
 from mercer._stored.checks import check_estimator
-from mercer._validation import check_is_fitted
+from mercer._validation import check_is_fitted, parameters
 from mercer.basis import KMeans
 from mercer.engine import ArrayTable, Sequence, Threads, as_rows, using
 from mercer.estimators.shell import BASIS_CONSTRAINTS, OnBasis, all_or_nothing, make_executor, read_rows
@@ -40,13 +41,16 @@ def whitened_features(frame: Frame) -> KernelExpansion:
 
 
 @stored(name="toy features")  # CONTRIBUTING's own, in the same process, has the other name
+@parameters
 class WhitenedFeatures(TransformerMixin, OnBasis, BaseEstimator):
     """Features v(x) on a basis of m points, whose inner products approximate the kernel."""
 
+    n_basis: int = 100  # the other parameters are those of OnBasis, with its defaults
+
     _parameter_constraints: ClassVar[dict[str, Any]] = BASIS_CONSTRAINTS
 
-    expansion_: KernelExpansion
-    _fitted_frame: Frame
+    expansion_: KernelExpansion = field(init=False)
+    _fitted_frame: Frame = field(init=False)
 
     def fit(self, X, y=None):
         """Choose the basis from the rows of X (n, d); y is ignored."""
