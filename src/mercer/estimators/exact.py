@@ -180,6 +180,10 @@ class ExactRegressor(KernelRegressor, ExactMachine):
     --------
     NystromRegressor : The same on a basis of few points, for many rows.
 
+    Notes
+    -----
+    A weight ω divides the noise of its row, which makes a row of weight 2 the same as the row twice.
+
     Examples
     --------
     >>> import numpy as np

@@ -81,6 +81,10 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, Shell):
     --------
     NystromRegressor : Fixed basis points; much faster.
 
+    Notes
+    -----
+    A row of weight ω counts as ω rows; for ``objective="fitc"`` the weight divides the noise of its row.
+
     References
     ----------
     E. Snelson, Z. Ghahramani: Sparse Gaussian processes using pseudo-inputs, NIPS 2005. M. K. Titsias: Variational

@@ -106,7 +106,7 @@ class Shell(BaseEstimator, ABC):
     """An estimator that is fitted to a table; regressors and classifiers read it differently (``_read``)."""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit to rows X (n, d) and y: targets (n,) or (n, p), or labels (n,)."""
+        """Fit to rows X (n, d) and y: targets (n,) or (n, p), or labels (n,); weight 2 is the same as the row twice."""
         self._validate_params()
         with all_or_nothing(self):
             self._fit(self._read(X, y, sample_weight, first=True))
@@ -118,6 +118,10 @@ class Shell(BaseEstimator, ABC):
         with all_or_nothing(self):
             self._partial_fit(self._read(X, y, sample_weight, first=not is_fitted(self), classes=classes))
         return self
+
+    @abstractmethod
+    def _read(self, X: Any, y: Any, sample_weight: Any, *, first: bool, classes: Any = None) -> ArrayTable:
+        """Check the arguments of a first or a later call, and make a table of them."""
 
     @abstractmethod
     def _fit(self, table: ArrayTable) -> None:
@@ -373,7 +377,7 @@ class KernelRegressor(RegressorMixin, Shell):
             return mean, self._covariance(rows)
         return (mean, self._standard_deviations(rows)) if return_std else mean
 
-    def _read(self, X: Any, y: Any, sample_weight: Any, *, first: bool, classes: None = None) -> ArrayTable:
+    def _read(self, X: Any, y: Any, sample_weight: Any, *, first: bool, classes: Any = None) -> ArrayTable:
         """The table of a first or a later call, whose targets must look like the first."""
         rows = read_rows(self, X, reset=first)
         targets = check_targets(y, n_rows=rows.n_rows)
