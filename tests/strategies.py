@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from mercer import CommitteeRegressor
@@ -23,6 +24,11 @@ seeds = st.integers(0, 2**32 - 1)
 kernels = st.sampled_from(KERNELS)
 noises = st.sampled_from([1e-2, 0.1, 1.0, 30.0])
 booleans = st.booleans()
+
+
+def examples(number):
+    """This many examples of a test where others have 50, and fewer in the same proportion where others have fewer."""
+    return max(1, number * settings().max_examples // 50)
 
 
 @dataclass(frozen=True)
