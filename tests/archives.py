@@ -8,8 +8,10 @@ import zipfile
 from functools import cached_property
 
 import numpy as np
+import pytest
 from scipy import sparse
 
+from mercer.exceptions import ArchiveError
 from mercer.persistence.archive import load, save
 from tests.walks import ANSWERS
 
@@ -24,6 +26,21 @@ def saved(model):
 
 def loaded(data):
     return load(io.BytesIO(data))
+
+
+def refused(data, message):
+    with pytest.raises(ArchiveError, match=message):
+        loaded(data)
+
+
+def draw():
+    """Rows and targets of small models."""
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    return X, np.sin(X[:, 0])
+
+
+def names_in(directory):
+    return [path.name for path in directory.iterdir()]
 
 
 def taken_apart(data):
@@ -59,6 +76,10 @@ def npy(array, **options):
     file = io.BytesIO()
     np.lib.format.write_array(file, array, version=(1, 0), **options)
     return file.getvalue()
+
+
+def array_in(members, number):
+    return np.lib.format.read_array(io.BytesIO(members[f"array_{number}.npy"]), allow_pickle=False)
 
 
 def with_array(header, members, number, array):

@@ -17,9 +17,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import pytest
 
 TOLERANCE = 1e-8  # what the package promises, relative to the size of the values
 EPS = float(np.finfo(np.float64).eps)
+
+each_intercept = pytest.mark.parametrize("intercept", [False, True], ids=["plain", "intercept"])
+each_weighting = pytest.mark.parametrize("weighted", [False, True], ids=["unweighted", "weighted"])
 
 
 @dataclass(frozen=True)
@@ -162,6 +166,11 @@ def assert_close(actual, expected, rounding=0.0):
     """Equal to the promised accuracy, or to the rounding that this problem cannot avoid if that is larger."""
     scale = max(1.0, np.max(np.abs(expected)))
     np.testing.assert_allclose(actual, expected, rtol=0, atol=max(TOLERANCE * scale, rounding))
+
+
+def assert_close_to_largest(actual, expected, tolerance=TOLERANCE):
+    """Equal within a tolerance relative to the largest entry."""
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=tolerance * np.max(np.abs(expected)))
 
 
 def assert_same_moments(model, expected, new, rounding):

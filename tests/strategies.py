@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from mercer import CommitteeRegressor
@@ -23,6 +24,11 @@ seeds = st.integers(0, 2**32 - 1)
 kernels = st.sampled_from(KERNELS)
 noises = st.sampled_from([1e-2, 0.1, 1.0, 30.0])
 booleans = st.booleans()
+
+
+def examples(number):
+    """This many examples of a test where others have 50, and fewer in the same proportion where others have fewer."""
+    return max(1, number * settings().max_examples // 50)
 
 
 @dataclass(frozen=True)
@@ -79,8 +85,8 @@ class Problem:
         return float(np.max(self.kernel.diagonal(np.vstack([self.rows, self.basis, self.new]))))
 
 
-@st.composite
-def problems(draw, *, smallest=2, largest=30, kernels=kernels):
+def draw_regression(draw, smallest, largest):
+    """A generator of random numbers for the rest, rows (some of them equal) and targets (n,)."""
     rng = np.random.default_rng(draw(seeds))
     n, d = draw(st.integers(smallest, largest)), draw(st.integers(1, 3))
     rows = rng.normal(size=(n, d))
@@ -88,6 +94,13 @@ def problems(draw, *, smallest=2, largest=30, kernels=kernels):
         rows = np.round(rows, 1)
         rows[rng.integers(n)] = rows[rng.integers(n)]
     targets = np.sin(2 * rows[:, 0]) + 0.3 * rng.normal(size=n) + draw(st.sampled_from([0.0, 10.0]))
+    return rng, rows, targets
+
+
+@st.composite
+def problems(draw, *, smallest=2, largest=30, kernels=kernels):
+    rng, rows, targets = draw_regression(draw, smallest, largest)
+    n, d = rows.shape
     if draw(booleans):
         targets = np.column_stack([targets, rows[:, -1] ** 2 - 3.0])
     elsewhere = 2 * rng.normal(size=(draw(st.integers(1, 12)), d))

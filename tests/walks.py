@@ -113,6 +113,7 @@ ONLINE = [cls for cls in ESTIMATORS if hasattr(cls, "partial_fit")]
 FORGETFUL = [cls for cls in ESTIMATORS if hasattr(cls, "forget")]
 STREAMS = (OnlineClassifier, OnlineRegressor)
 LEARN = ("fit", "partial_fit", "forget")
+N = 40  # rows of the fixture of unit/estimators
 # Ways to part the rows of a committee; by default tests are smaller than a block.
 COMMITTEES = [
     {"block_size": 1},

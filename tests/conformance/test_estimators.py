@@ -13,6 +13,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score, cross_validat
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from mercer import NystromRegressor
 from mercer.kernels import Gaussian, Linear, Matern, Wendland
 from tests.walks import (
     COMPACT,
@@ -132,8 +133,19 @@ def test_pipeline_and_cross_validation(estimator, rows):
     assert np.mean(cross_val_score(model, 1000 * rows + 5, y, cv=3)) > 0.75
 
 
-@each_supervised
-@pytest.mark.parametrize("backend", ["threading", "loky"])
+# Copies that other processes make are pickled ones, which are tested below for all.
+@pytest.mark.parametrize(
+    ("estimator", "backend"),
+    [
+        *(pytest.param(cls, "threading", id=f"threading-{cls.__name__}") for cls in SUPERVISED),
+        pytest.param(NystromRegressor, "loky", id="loky-NystromRegressor"),
+        *(
+            pytest.param(cls, "loky", id=f"loky-{cls.__name__}", marks=pytest.mark.slow)
+            for cls in SUPERVISED
+            if cls is not NystromRegressor
+        ),
+    ],
+)
 def test_joblib_backends_give_the_same_scores(estimator, rows, backend):
     y = targets_for(estimator, rows)
     serial = cross_val_score(estimator(), rows, y, cv=2)

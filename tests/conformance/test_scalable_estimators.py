@@ -199,6 +199,7 @@ def test_a_model_of_all_rows_stores_them_and_nothing_of_size_n_by_m(large):
     assert peak < large.nbytes + BOUND
 
 
+@pytest.mark.slow
 @each_estimator
 def test_the_median_distance_needs_no_more_however_many_rows(estimator, large):
     y = targets_for(estimator, large)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mercer.compression.reduced_set import reduce_expansion
 from mercer.kernels import Gaussian, Linear, Matern, Polynomial
 from mercer.model import KernelExpansion
-from tests.strategies import seeds
+from tests.strategies import examples, seeds
 
 KERNELS = [
     Gaussian(1.0),
@@ -42,7 +42,7 @@ def size_of(expansion, rows):
     return max(float(np.max(np.abs(expansion.evaluate(rows)))), 1e-300)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(expansions(), st.integers(1, 8), st.sampled_from(["lbfgs", "irprop", "joint"]), seeds)
 def test_distances_never_grow_and_refinement_is_no_step_back(expansion, n_vectors, optimiser, seed):
     options = {"random_state": seed % 1000, "max_iter": 15, "optimiser": optimiser}
@@ -55,7 +55,7 @@ def test_distances_never_grow_and_refinement_is_no_step_back(expansion, n_vector
     assert 0 <= moved.relative_distance <= built.relative_distance + 1e-9
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(expansions(), st.integers(0, 5))
 def test_as_many_vectors_as_points_are_the_expansion(expansion, more):
     rows = np.random.default_rng(0).normal(size=(20, expansion.points.shape[1]))
@@ -63,7 +63,7 @@ def test_as_many_vectors_as_points_are_the_expansion(expansion, more):
     close(found.expansion.evaluate(rows), expansion.evaluate(rows), size_of(expansion, rows), 1e-9)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(expansions(least=6), st.sampled_from([1e-6, 3.0, 1e5]), seeds)
 def test_units_of_the_outputs_do_not_matter(expansion, factor, seed):
     scaled = replace(expansion, coefficients=expansion.coefficients * factor, intercept=expansion.intercept * factor)
@@ -75,7 +75,7 @@ def test_units_of_the_outputs_do_not_matter(expansion, factor, seed):
     np.testing.assert_allclose(a.distances * factor**2, b.distances, rtol=1e-6, atol=1e-9 * b.distances[0])
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(expansions(least=4), seeds)
 def test_the_offset_leaves_no_mean_difference(expansion, seed):
     inputs = np.random.default_rng(seed).normal(size=(15, expansion.points.shape[1]))

@@ -9,6 +9,7 @@ from sklearn.base import clone
 
 from mercer import ExactClassifier, ExactRegressor, NystromClassifier, NystromRegressor
 from mercer.kernels import Gaussian, Linear, Matern
+from tests.strategies import booleans, draw_regression, noises, seeds
 
 KERNELS = [
     "gaussian",
@@ -21,10 +22,7 @@ KERNELS = [
 
 ROUGH = Matern("median", nu=0.5)  # its basis is regular but for equal rows
 
-seeds = st.integers(0, 2**32 - 1)
 kernels = st.sampled_from(KERNELS)
-noises = st.sampled_from([1e-2, 0.1, 1.0, 30.0])
-booleans = st.booleans()
 
 # Rounding grows by the condition number of the system, at most n·k/λ = 1e4 here, to 1e-12; laws are checked to the
 # accuracy that the package promises, but for bases that are singular to rounding (see ``tolerance_of``).
@@ -35,13 +33,8 @@ EPS = np.finfo(np.float64).eps
 @st.composite
 def problems(draw, *, smallest=2, largest=40):
     """Rows (some of them equal), targets, weights and new rows."""
-    rng = np.random.default_rng(draw(seeds))
-    n, d = draw(st.integers(smallest, largest)), draw(st.integers(1, 3))
-    rows = rng.normal(size=(n, d))
-    if draw(booleans):
-        rows = np.round(rows, 1)
-        rows[rng.integers(n)] = rows[rng.integers(n)]
-    targets = np.sin(2 * rows[:, 0]) + 0.3 * rng.normal(size=n) + draw(st.sampled_from([0.0, 10.0]))
+    rng, rows, targets = draw_regression(draw, smallest, largest)
+    n, d = rows.shape
     return rows, targets, rng.uniform(0.1, 3.0, size=n), 2 * rng.normal(size=(10, d))
 
 

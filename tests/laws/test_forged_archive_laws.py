@@ -22,6 +22,7 @@ from mercer import (
 from mercer.exceptions import ArchiveError
 from mercer.kernels import Gaussian, Linear, Matern, Wendland
 from tests.archives import answers, at, digest_of, loaded, places, put_together, replaced, saved, taken_apart
+from tests.strategies import examples
 
 
 def draw(seed=0, n=25):
@@ -52,9 +53,8 @@ def small_models():
     yield Gaussian(np.array([1.0, 2.0])) + Linear() * Matern()
 
 
-ARCHIVES = [saved(model) for model in small_models()]
 fuzz = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-archives = st.sampled_from(ARCHIVES)
+archives = st.deferred(lambda: st.sampled_from([saved(model) for model in small_models()]))
 
 STRANGE = st.one_of(
     st.none(), st.booleans(), st.integers(-2, 3), st.sampled_from([2**31, 2**63, 2**64, -(2**70), 10**400]),
@@ -110,7 +110,7 @@ def test_bytes_that_are_no_archive(data, choices):
     assert_loads_or_refuses(b"PK\3\4" + choices.draw(st.binary(max_size=200)) + data[-60:], data)
 
 
-@settings(fuzz, max_examples=400)
+@settings(fuzz, max_examples=examples(400))
 @given(archives, st.data())
 def test_headers_that_say_something_else(data, choices):
     """Whoever can compute a digest can make any header."""
@@ -150,7 +150,7 @@ def test_members_in_another_order_twice_missing_or_exchanged(data, choices):
             loaded(put_together(header, shuffled))
 
 
-@settings(fuzz, max_examples=200)
+@settings(fuzz, max_examples=examples(200))
 @given(archives, st.data())
 def test_arrays_of_other_numbers(data, choices):
     """With bytes of the right length, whatever they are: what compiled loops rely on is checked, so use is safe."""

@@ -92,6 +92,7 @@ def test_a_full_disk_is_no_error(package):
     assert not list(package.rglob("*.tmp"))
 
 
+@pytest.mark.slow
 def test_processes_that_compile_at_once(package):
     processes = [start(package) for _ in range(AT_ONCE)]
     answers = [process.communicate() for process in processes]

@@ -170,7 +170,7 @@ def test_greedy_pivots_stop_at_the_first_point_that_reaches_the_tolerance():
     assert "the tolerance is reached" in basis.note
 
 
-@pytest.mark.parametrize("block_size", [1, 4, 30])
+@pytest.mark.parametrize("block_size", [4, *(pytest.param(size, marks=pytest.mark.slow) for size in (1, 30))])
 def test_random_pivots_have_the_law_of_one_at_a_time(block_size):
     # The set of the first two of five pivots' candidates: P(i, j) = d_i/Σd · d_j|i/Σd_|i, whatever the block size.
     rows = np.array([[0.0], [0.3], [1.0], [2.5], [2.6]])
@@ -254,7 +254,7 @@ def test_csi_with_all_columns_ahead_is_its_definition(data, trade_off):
 # ------------------------------------------------------------------------------------------------------ others
 
 
-@pytest.mark.parametrize("noise", [0.1, 1.0, 10.0])
+@pytest.mark.parametrize("noise", [1.0, *(pytest.param(noise, marks=pytest.mark.slow) for noise in (0.1, 10.0))])
 def test_leverage_scores_are_within_a_factor_of_the_exact_ones(noise):
     rng = np.random.default_rng(0)
     rows = np.concatenate([rng.normal(size=(1500, 3)), 5 + 0.1 * rng.normal(size=(300, 3))])

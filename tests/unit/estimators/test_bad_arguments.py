@@ -16,6 +16,7 @@ from tests.walks import (
     STREAMS,
     SUPERVISED,
     WEIGHTED,
+    N,
     assert_refused,
     each_classifier,
     each_estimator,
@@ -24,14 +25,6 @@ from tests.walks import (
     targets_for,
     with_methods,
 )
-
-N = 40
-
-
-@pytest.fixture
-def rows():
-    return np.random.default_rng(0).normal(size=(N, 3))
-
 
 # ------------------------------------------------------------------------------------------------ bad rows
 
@@ -110,28 +103,28 @@ BAD_LABELS = {
 }
 
 
-@with_methods(SUPERVISED, LEARN)
-@pytest.mark.parametrize(("spoil", "message"), BAD_TARGETS.values(), ids=BAD_TARGETS)
-def test_bad_targets(estimator, method, rows, spoil, message):
+def assert_targets_refused(estimator, method, rows, spoil, message):
     y = targets_for(estimator, rows)
     model = estimator().fit(rows, y)
     assert_refused(model, lambda: getattr(model, method)(rows, spoil(y)), rows, ValueError, message)
+
+
+@with_methods(SUPERVISED, LEARN)
+@pytest.mark.parametrize(("spoil", "message"), BAD_TARGETS.values(), ids=BAD_TARGETS)
+def test_bad_targets(estimator, method, rows, spoil, message):
+    assert_targets_refused(estimator, method, rows, spoil, message)
 
 
 @with_methods(REGRESSORS, LEARN)
 @pytest.mark.parametrize(("spoil", "message"), BAD_VALUES.values(), ids=BAD_VALUES)
 def test_bad_values_of_targets(estimator, method, rows, spoil, message):
-    y = targets_for(estimator, rows)
-    model = estimator().fit(rows, y)
-    assert_refused(model, lambda: getattr(model, method)(rows, spoil(y)), rows, ValueError, message)
+    assert_targets_refused(estimator, method, rows, spoil, message)
 
 
 @with_methods(CLASSIFIERS, LEARN)
 @pytest.mark.parametrize(("spoil", "message"), BAD_LABELS.values(), ids=BAD_LABELS)
 def test_bad_labels(estimator, method, rows, spoil, message):
-    y = targets_for(estimator, rows)
-    model = estimator().fit(rows, y)
-    assert_refused(model, lambda: getattr(model, method)(rows, spoil(y)), rows, ValueError, message)
+    assert_targets_refused(estimator, method, rows, spoil, message)
 
 
 @each_classifier

@@ -10,6 +10,7 @@ from tests.walks import (
     COMPACT,
     ESTIMATORS,
     ONLINE,
+    N,
     assert_close,
     each_estimator,
     has_gcv,
@@ -18,14 +19,6 @@ from tests.walks import (
     targets_for,
     with_methods,
 )
-
-N = 40
-
-
-@pytest.fixture
-def rows():
-    return np.random.default_rng(0).normal(size=(N, 3))
-
 
 # ------------------------------------------------------------------------------------------ bad parameters
 

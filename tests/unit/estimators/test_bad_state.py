@@ -14,6 +14,7 @@ from tests.walks import (
     LEARN,
     ON_BASIS,
     REGRESSORS,
+    N,
     assert_refused,
     each_forgetful,
     output,
@@ -21,14 +22,6 @@ from tests.walks import (
     targets_for,
     with_methods,
 )
-
-N = 40
-
-
-@pytest.fixture
-def rows():
-    return np.random.default_rng(0).normal(size=(N, 3))
-
 
 # -------------------------------------------------------------------------------------- merge and forget
 

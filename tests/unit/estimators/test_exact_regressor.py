@@ -11,6 +11,8 @@ from sklearn.kernel_ridge import KernelRidge
 from mercer import ExactRegressor
 from mercer.exceptions import JitterWarning
 from mercer.kernels import Gaussian, Matern, Precomputed
+from tests.oracles import assert_close_to_largest as assert_close
+from tests.oracles import each_intercept, each_weighting
 
 SCALES = [0.7, np.array([0.5, 1.0, 2.0])]
 AMPLITUDE = 2.5
@@ -19,13 +21,6 @@ NOISES = [1e-3, 0.1, 10.0]
 each_scale = pytest.mark.parametrize("scale", SCALES, ids=["one scale", "per feature"])
 each_noise = pytest.mark.parametrize("noise", NOISES)
 each_smoothness = pytest.mark.parametrize("nu", [0.5, 1.5, 2.5, np.inf], ids=["1/2", "3/2", "5/2", "gaussian"])
-each_intercept = pytest.mark.parametrize("intercept", [False, True], ids=["plain", "intercept"])
-each_weighting = pytest.mark.parametrize("weighted", [False, True], ids=["unweighted", "weighted"])
-
-
-def assert_close(actual, expected, tolerance=1e-8):
-    """Equal within a tolerance relative to the largest entry."""
-    np.testing.assert_allclose(actual, expected, rtol=0, atol=tolerance * np.max(np.abs(expected)))
 
 
 def kernel_pair(nu, scale):

@@ -5,31 +5,8 @@ import pytest
 
 from mercer import NystromRegressor
 from mercer.kernels import Gaussian, Matern
-
-each_intercept = pytest.mark.parametrize("intercept", [False, True], ids=["plain", "intercept"])
-
-
-each_weighting = pytest.mark.parametrize("weighted", [False, True], ids=["unweighted", "weighted"])
-
-
-def assert_close(actual, expected, tolerance=1e-8):
-    """Equal within a tolerance relative to the largest entry."""
-    np.testing.assert_allclose(actual, expected, rtol=0, atol=tolerance * np.max(np.abs(expected)))
-
-
-@pytest.fixture
-def data():
-    rng = np.random.default_rng(0)
-    rows = rng.uniform(-2, 2, size=(200, 2))
-    targets = np.sin(2 * rows[:, 0]) * rows[:, 1] + 0.1 * rng.normal(size=200) + 1.0
-    return rows, targets, rng.uniform(-3, 3, size=(30, 2)), rng.uniform(0.1, 3.0, size=200)
-
-
-@pytest.fixture
-def basis():
-    """A grid: far apart, so that dense algebra without whitening is a reference to 1e-8."""
-    ticks = np.linspace(-1.8, 1.8, 4)
-    return np.array([[a, b] for a in ticks for b in ticks])
+from tests.oracles import assert_close_to_largest as assert_close
+from tests.oracles import each_intercept, each_weighting
 
 
 @each_intercept

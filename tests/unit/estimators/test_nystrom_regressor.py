@@ -7,6 +7,8 @@ from sklearn.kernel_ridge import KernelRidge
 from mercer import ExactRegressor, NystromRegressor
 from mercer.kernels import Gaussian, Linear, Matern
 from mercer.methods import nystrom
+from tests.oracles import assert_close_to_largest as assert_close
+from tests.oracles import each_intercept, each_weighting
 
 KERNELS = {
     "gaussian": Gaussian(0.8, amplitude=2.0),
@@ -17,28 +19,6 @@ KERNELS = {
 }
 
 each_kernel = pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
-each_intercept = pytest.mark.parametrize("intercept", [False, True], ids=["plain", "intercept"])
-each_weighting = pytest.mark.parametrize("weighted", [False, True], ids=["unweighted", "weighted"])
-
-
-def assert_close(actual, expected, tolerance=1e-8):
-    """Equal within a tolerance relative to the largest entry."""
-    np.testing.assert_allclose(actual, expected, rtol=0, atol=tolerance * np.max(np.abs(expected)))
-
-
-@pytest.fixture
-def data():
-    rng = np.random.default_rng(0)
-    rows = rng.uniform(-2, 2, size=(200, 2))
-    targets = np.sin(2 * rows[:, 0]) * rows[:, 1] + 0.1 * rng.normal(size=200) + 1.0
-    return rows, targets, rng.uniform(-3, 3, size=(30, 2)), rng.uniform(0.1, 3.0, size=200)
-
-
-@pytest.fixture
-def basis():
-    """A grid: far apart, so that dense algebra without whitening is a reference to 1e-8."""
-    ticks = np.linspace(-1.8, 1.8, 4)
-    return np.array([[a, b] for a in ticks for b in ticks])
 
 
 def dense_model(kernel, basis, rows, targets, new, *, noise, weights=None, intercept=False, prior=True):

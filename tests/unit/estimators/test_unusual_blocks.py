@@ -5,15 +5,9 @@ import pytest
 
 from mercer import CommitteeRegressor
 from mercer.kernels import Gaussian, Matern
-from tests.walks import COMMITTEES, assert_close, jitter_where_there_is_no_noise, targets_for
+from tests.walks import COMMITTEES, N, assert_close, jitter_where_there_is_no_noise, targets_for
 
-N = 40
 each_partition = pytest.mark.parametrize("options", COMMITTEES, ids=str)
-
-
-@pytest.fixture
-def rows():
-    return np.random.default_rng(0).normal(size=(N, 3))
 
 
 @pytest.fixture

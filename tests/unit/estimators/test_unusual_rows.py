@@ -14,6 +14,7 @@ from tests.walks import (
     ON_BASIS,
     REGRESSORS,
     SUPERVISED,
+    N,
     assert_close,
     each_estimator,
     each_regressor,
@@ -25,14 +26,6 @@ from tests.walks import (
     targets_for,
     with_noises,
 )
-
-N = 40
-
-
-@pytest.fixture
-def rows():
-    return np.random.default_rng(0).normal(size=(N, 3))
-
 
 # ------------------------------------------------------------------------------- unusual but good: dtypes
 

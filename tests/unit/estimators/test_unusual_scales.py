@@ -11,6 +11,7 @@ from mercer.kernels import Gaussian, Linear, Polynomial
 from tests.walks import (
     COMPACT,
     REGRESSORS,
+    N,
     assert_close,
     assert_refused,
     each_regressor,
@@ -23,13 +24,7 @@ from tests.walks import (
     with_noises,
 )
 
-N = 40
 LESS_THAN_LEAST_SQUARES = (*COMPACT, OnlineRegressor, ReducedRankRegressor)
-
-
-@pytest.fixture
-def rows():
-    return np.random.default_rng(0).normal(size=(N, 3))
 
 
 # ------------------------------------------------------------------------------ unusual but good: scales

@@ -22,24 +22,7 @@ from mercer.exceptions import ArchiveError
 from mercer.kernels import Function, Gaussian, Linear, Wendland
 from mercer.persistence import container
 from mercer.persistence.archive import load, save
-from tests.archives import HEADER, assert_alike, find, loaded, saved, taken_apart
-
-
-@pytest.fixture(scope="module")
-def rows():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(40, 2))
-    return X, np.sin(X[:, 0])
-
-
-@pytest.fixture(scope="module")
-def model(rows):
-    return NystromRegressor(n_basis=7, random_state=0).fit(*rows)
-
-
-def names_in(directory):
-    return [path.name for path in directory.iterdir()]
-
+from tests.archives import HEADER, assert_alike, find, loaded, names_in, saved, taken_apart
 
 # ---------------------------------------------------------------------------------------------------- the file
 

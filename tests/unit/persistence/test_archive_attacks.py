@@ -18,22 +18,23 @@ from mercer.exceptions import ArchiveError
 from mercer.kernels import Gaussian, Wendland
 from mercer.persistence import archive, container, replacement
 from mercer.persistence.archive import load, save
-from tests.archives import assert_alike, find, loaded, put_together, saved, taken_apart, with_array
-
-
-def draw():
-    X = np.random.default_rng(0).normal(size=(30, 2))
-    return X, np.sin(X[:, 0])
+from tests.archives import (
+    array_in,
+    assert_alike,
+    draw,
+    find,
+    loaded,
+    put_together,
+    refused,
+    saved,
+    taken_apart,
+    with_array,
+)
 
 
 @pytest.fixture(scope="module")
 def model():
     return NystromRegressor(n_basis=5, random_state=0).fit(*draw())
-
-
-def refused(data, message):
-    with pytest.raises(ArchiveError, match=message):
-        loaded(data)
 
 
 # --------------------------------------------------------------------------------------------- small files that grow
@@ -191,7 +192,7 @@ def test_parameters_that_a_fitted_model_cannot_use_are_not_saved():
 def test_numbers_that_are_none(model, part, attribute, number, place):
     header, members = taken_apart(saved(model))
     which = find(header["model"], part)[attribute]["array"]
-    content = np.lib.format.read_array(io.BytesIO(members[f"array_{which}.npy"]), allow_pickle=False)
+    content = array_in(members, which)
     content.reshape(-1, order="A")[place] = number
     refused(with_array(header, members, which, content), "NaN or infinity")
 
@@ -199,7 +200,7 @@ def test_numbers_that_are_none(model, part, attribute, number, place):
 def test_factors_that_are_singular(model):
     header, members = taken_apart(saved(model))
     which = find(header["model"], "Frame")["lower"]["array"]
-    content = np.lib.format.read_array(io.BytesIO(members[f"array_{which}.npy"]), allow_pickle=False)
+    content = array_in(members, which)
     content[1, 1] = 0.0
     refused(with_array(header, members, which, content), "a diagonal that is not positive")
 
@@ -217,7 +218,7 @@ def test_points_that_differ_within_a_model():
     model = CompactRegressor(Wendland(3.0)).fit(*draw())
     header, members = taken_apart(saved(model))
     which = find(header["model"], "Cells")["points"]["array"]
-    content = np.lib.format.read_array(io.BytesIO(members[f"array_{which}.npy"]), allow_pickle=False)
+    content = array_in(members, which)
     content[3] += 0.5
     refused(with_array(header, members, which, content), "the grid of a model has other points")
 

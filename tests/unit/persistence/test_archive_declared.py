@@ -180,7 +180,7 @@ def run(code, folder):
     return done.stdout.split()
 
 
-@pytest.mark.parametrize("door", ["mercer", "mercer.persistence"])
+@pytest.mark.parametrize("door", [pytest.param("mercer", marks=pytest.mark.slow), "mercer.persistence"])
 def test_every_door_knows_all_public_classes(tmp_path, door):
     """Also those of modules that nobody has imported yet."""
     for name in (name for name in mercer.__all__ if hasattr(getattr(mercer, name), "get_params")):

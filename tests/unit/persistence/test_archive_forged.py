@@ -12,7 +12,20 @@ import pytest
 
 from mercer import NystromRegressor
 from mercer.exceptions import ArchiveError
-from tests.archives import DIGEST, HEADER, at, find, loaded, npy, places, put_together, replaced, saved, taken_apart
+from tests.archives import (
+    DIGEST,
+    HEADER,
+    at,
+    draw,
+    find,
+    loaded,
+    npy,
+    places,
+    put_together,
+    replaced,
+    saved,
+    taken_apart,
+)
 
 SPRUNG = []
 
@@ -24,12 +37,6 @@ def spring(*_args):
 class Trap:
     def __reduce__(self):
         return (spring, ())
-
-
-def draw():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(30, 2))
-    return X, np.sin(X[:, 0])
 
 
 @pytest.fixture(scope="module")

@@ -14,23 +14,7 @@ from mercer.engine import ArrayRows
 from mercer.exceptions import ArchiveError
 from mercer.kernels import Function, Gaussian
 from mercer.persistence.archive import save
-from tests.archives import loaded, saved
-
-
-@pytest.fixture(scope="module")
-def rows():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(40, 2))
-    return X, np.sin(X[:, 0])
-
-
-@pytest.fixture(scope="module")
-def model(rows):
-    return NystromRegressor(n_basis=7, random_state=0).fit(*rows)
-
-
-def names_in(directory):
-    return [path.name for path in directory.iterdir()]
+from tests.archives import loaded, names_in, saved
 
 
 class Own(BasisStrategy):

@@ -1,25 +1,13 @@
 """Archives whose parts do not fit each other: sizes, indices and types are checked before a model is returned."""
 
-import io
 import json
 
 import numpy as np
 import pytest
 
 from mercer import CommitteeRegressor, CompactRegressor, ExactClassifier, NystromRegressor, OnlineRegressor
-from mercer.exceptions import ArchiveError
 from mercer.kernels import Gaussian, Wendland
-from tests.archives import find, loaded, put_together, saved, taken_apart, with_array
-
-
-def draw():
-    X = np.random.default_rng(0).normal(size=(30, 2))
-    return X, np.sin(X[:, 0])
-
-
-def refused(archive, message):
-    with pytest.raises(ArchiveError, match=message):
-        loaded(archive)
+from tests.archives import array_in, draw, find, put_together, refused, saved, taken_apart, with_array
 
 
 def models():
@@ -156,7 +144,7 @@ CHANGES = [
 def test_arrays_that_do_not_fit_the_others(forgeable, model, name, attribute, change, message):
     header, members = forgeable[model]
     which = number(header["model"], name, attribute)
-    content = np.lib.format.read_array(io.BytesIO(members[f"array_{which}.npy"]), allow_pickle=False)
+    content = array_in(members, which)
     refused(with_array(header, members, which, change(content)), message)
 
 
@@ -177,7 +165,7 @@ def test_arrays_that_do_not_fit_the_others(forgeable, model, name, attribute, ch
 def test_factors_that_are_none(forgeable, layout, part, change, message):
     header, members = forgeable["compact" if layout == "SparseFactor" else "incomplete"]
     which = find(header["model"], layout)["lower"]["sparse"][part]
-    content = np.lib.format.read_array(io.BytesIO(members[f"array_{which}.npy"]), allow_pickle=False)
+    content = array_in(members, which)
     refused(with_array(header, members, which, change(content)), message)
 
 
@@ -234,6 +222,6 @@ def test_batches_that_are_none(forgeable):
 def test_blocks_beyond_the_rows(forgeable):
     header, members = forgeable["committee"]
     joined, _ = find(header["model"], "Batch")["blocks"]["ragged"]
-    content = np.lib.format.read_array(io.BytesIO(members[f"array_{joined}.npy"]), allow_pickle=False)
+    content = array_in(members, joined)
     refused(with_array(header, members, joined, out_of_range(content)), "a block goes beyond")
     refused(with_array(header, members, joined, shorter(content)), "not as long as its parts")

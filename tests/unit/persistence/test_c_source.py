@@ -161,7 +161,7 @@ def test_nan_is_not_hidden_and_the_far_away_is_finite(shared, case, kind):
 
 
 @needs_compiler
-@pytest.mark.parametrize("option", ["-ffast-math", "-ffinite-math-only"])
+@pytest.mark.parametrize("option", ["-ffast-math", pytest.param("-ffinite-math-only", marks=pytest.mark.slow)])
 def test_nan_is_not_lost_where_the_compiler_is_told_that_there_is_none(tmp_path, option):
     library = Library(tmp_path)
     names = {(case, kind): library.add(expansion_of(case), kind) for kind in DTYPES for case in FORMULAS}

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, OutlierMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
-from sklearn.kernel_approximation import Nystroem
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.pipeline import make_pipeline
@@ -23,28 +22,7 @@ from mercer.compression import (
 from mercer.kernels import Gaussian
 from mercer.model import Components, Novelty
 from mercer.persistence import to_c
-
-
-def make_rows(n_rows, seed):
-    return np.random.default_rng(seed).normal(size=(n_rows, 2))
-
-
-@pytest.fixture(scope="module")
-def rows():
-    return make_rows(200, 0)
-
-
-@pytest.fixture(scope="module")
-def queries():
-    return make_rows(300, 1)
-
-
-def values_of(rows):
-    return np.sin(1.5 * rows[:, 0]) + 0.5 * rows[:, 1]
-
-
-def features():
-    return Nystroem(n_components=60, random_state=0)
+from tests.compression_cases import features, make_rows, values_of
 
 
 def test_an_expansion_becomes_a_regressor_that_cannot_be_fitted(rows):

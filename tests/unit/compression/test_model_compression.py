@@ -10,7 +10,6 @@ from sklearn.decomposition import PCA
 from sklearn.frozen import FrozenEstimator
 from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as gp
-from sklearn.kernel_approximation import Nystroem
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge, RidgeClassifier, SGDOneClassSVM
 from sklearn.model_selection import GridSearchCV
@@ -39,33 +38,7 @@ from mercer.compression import (
     compress,
 )
 from mercer.kernels import Wendland
-
-
-def make_rows(n_rows, seed):
-    return np.random.default_rng(seed).normal(size=(n_rows, 2))
-
-
-@pytest.fixture(scope="module")
-def rows():
-    return make_rows(200, 0)
-
-
-@pytest.fixture(scope="module")
-def queries():
-    return make_rows(300, 1)
-
-
-def values_of(rows):
-    return np.sin(1.5 * rows[:, 0]) + 0.5 * rows[:, 1]
-
-
-def labels_of(rows, n_classes):
-    return np.array(list("abcde"))[np.digitize(values_of(rows), np.linspace(-0.8, 0.8, n_classes + 1)[1:-1])]
-
-
-def features():
-    return Nystroem(n_components=60, random_state=0)
-
+from tests.compression_cases import features, labels_of, make_rows, values_of
 
 REGRESSORS = [
     SVR(C=10.0),
