@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from mercer.engine import neighbours
 from mercer.engine.neighbours import Grid
+from tests.strategies import examples
 
 
 def all_squares(rows, points):
@@ -39,7 +40,7 @@ def assert_grid_finds(grid, points, rows):
     assert_found(grid, grid.at(places[::3]), points[grid.order[::3]], points)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     seed=st.integers(0, 10_000),
     n_points=st.integers(1, 200),

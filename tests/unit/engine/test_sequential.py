@@ -18,6 +18,7 @@ from mercer.solvers.recursive import Rules, blocks, recursion
 from mercer.solvers.recursive.block import PANEL
 from papers.recursion import ReferenceRecursion
 from tests.doubles import GuardedRows
+from tests.strategies import examples
 
 KERNEL = Gaussian(0.7, 1.7)
 
@@ -77,7 +78,7 @@ streams = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(streams)
 def test_blocks_decide_as_single_rows_do(stream):
     rng = np.random.default_rng(stream["seed"])

@@ -168,6 +168,7 @@ def test_log_determinant(data, weighted):
             assert model.log_determinant() == (found, error)
 
 
+@pytest.mark.slow
 def test_the_error_of_an_estimated_log_determinant_minds_its_bias():
     """A wide smooth kernel and little noise: sixty steps of Lanczos are a hundred standard errors off."""
     rows = np.random.default_rng(0).uniform(size=(800, 2))

@@ -43,6 +43,7 @@ def test_the_model_has_the_neighbours_that_were_chosen_on_all_rows(rows):
     np.testing.assert_allclose(np.ptp(np.log(model.kernel.length_scale / found.best.scales)), 0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_rows_held_out_are_not_learned(rows):
     X, y = rows
     found = tune_cutoff(CompactRegressor(), X, y, held_out=0.2, random_state=0)
@@ -58,6 +59,7 @@ def test_classes(rows):
     assert found.model.fit(X, labels).score(X, labels) > 0.9
 
 
+@pytest.mark.slow
 def test_several_outputs_and_another_kernel(rows):
     X, y = rows
     model = CompactRegressor(CompactGaussian(exponent=3))
@@ -67,6 +69,7 @@ def test_several_outputs_and_another_kernel(rows):
     assert model.kernel.length_scale == 1.0, "what was given is left alone"
 
 
+@pytest.mark.slow
 def test_groups_share_a_scale(rows):
     X, y = rows
     X = np.column_stack([X, X[:, 0] > 0.5, X[:, 2] > 0.5])

@@ -31,6 +31,7 @@ from tests.export_cases import (
     rows_of,
 )
 from tests.kernel_cases import is_stationary
+from tests.strategies import examples
 
 COMPILER = shutil.which(os.environ.get("CC", "cc")) or shutil.which("gcc") or shutil.which("clang")
 COMPILER_CPP = shutil.which(os.environ.get("CXX", "c++")) or shutil.which("g++") or shutil.which("clang++")
@@ -134,7 +135,7 @@ def test_every_kernel_as_it_is_defined(shared, case, kind):
 
 
 @needs_compiler
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(row=st.lists(st.floats(-1e3, 1e3, width=32), min_size=3, max_size=3))
 def test_any_row(shared, row):
     library, names = shared

@@ -6,6 +6,7 @@ from scipy.sparse import diags_array, eye_array, kron
 
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.solvers.lanczos import extreme_eigenvalues, stochastic_log_determinant
+from tests.strategies import examples
 
 
 def symmetric(eigenvalues, seed=0):
@@ -42,7 +43,7 @@ def test_the_smallest_eigenvalue_lies_between_bound_and_value(eigenvalues):
 
 
 @given(st.integers(1, 40), st.integers(0, 10**6))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_any_symmetric_matrix(n, seed):
     rng = np.random.default_rng(seed)
     matrix = rng.normal(size=(n, n))

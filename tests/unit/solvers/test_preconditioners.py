@@ -7,6 +7,7 @@ from scipy.sparse import csr_array, diags_array, eye_array, kron, random_array
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.solvers.conjugate_gradient import conjugate_gradient
 from mercer.solvers.preconditioners import Incomplete, Jacobi, NystromPreconditioner
+from tests.strategies import examples
 
 
 def grid(side, scales=None):
@@ -81,7 +82,7 @@ def test_without_fill_it_is_the_inverse():
 
 
 @given(st.integers(1, 30), st.floats(0.0, 0.6), st.integers(0, 10**6), st.sampled_from([0.0, 1e-3, 0.3]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_the_operator_is_symmetric_positive_definite(n, density, seed, drop_tol):
     incomplete = Incomplete(random_spd(n, density, seed), drop_tol=drop_tol)
     inverse = operator(incomplete, n)

@@ -13,6 +13,7 @@ from scipy.sparse.linalg import splu
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.solvers.sparse_cholesky import sparse_cholesky
 from mercer.solvers.sparse_symbolic import count_fill, ordering_permutation
+from tests.strategies import examples
 
 NAMES = ["amd", "colamd", "rcm", "natural"]
 
@@ -72,7 +73,7 @@ def test_it_agrees_with_dense_algebra(matrix, ordering):
 
 
 @given(st.integers(1, 25), st.floats(0.0, 0.5), st.integers(0, 10**6), st.sampled_from([*NAMES, "permutation"]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_any_sparse_definite_matrix(n, density, seed, ordering):
     matrix, rng = random_spd(n, density, seed), np.random.default_rng(seed)
     factor = sparse_cholesky(matrix, ordering=rng.permutation(n) if ordering == "permutation" else ordering)
@@ -86,7 +87,7 @@ def test_any_sparse_definite_matrix(n, density, seed, ordering):
 
 
 @given(st.integers(0, 30), st.floats(0.0, 0.4), st.integers(0, 10**6))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_the_fill_is_that_of_boolean_elimination(n, density, seed):
     matrix = random_spd(n, density, seed) if n else csr_array((0, 0))
     for ordering in orderings(n, seed):
