@@ -1,6 +1,6 @@
 """The only code that touches all rows: tiles of bounded memory in, reductions out.
 
-Where rows are (``rows``, ``table``), who computes (``executors``) and what is computed (passes: ``statistics``,
+Where rows are (``table``), who computes (``executors``) and what is computed (passes: ``statistics``,
 ``products`` and others) are independent of each other.
 """
 
@@ -8,26 +8,26 @@ from mercer.engine.blocks import BlockTable, Spans
 from mercer.engine.conditional import ConditionalStatistics, conditional_statistics
 from mercer.engine.executors.sequence import Sequence
 from mercer.engine.executors.threads import Threads, blas_threads
-from mercer.engine.gradients import FeatureGradient, Pull, add_parameters, feature_gradient
+from mercer.engine.gradients import Pull, add_parameters, feature_gradient
 from mercer.engine.memory import available_memory
 from mercer.engine.moments import row_moments
 from mercer.engine.nearest import nearest_points, nearest_rows, neighbour_distance
-from mercer.engine.passes import Executor, Pass, RowPass, Scratch, Shippable, Tile, given_executor, using
+from mercer.engine.passes import Executor, Pass, RowPass, Scratch, Tile, given_executor, using
 from mercer.engine.products import (
     Evaluation,
+    OnFeatures,
     column_squares,
     extend_factor,
     feature_matrix,
     features_times,
     gram_matrix,
-    gram_times,
     kernel_diagonal,
     kernel_matrix,
     kernel_times,
     squared_projections,
     transposed_times,
 )
-from mercer.engine.residuals import ResidualProducts, residual_products
+from mercer.engine.residuals import residual_products
 from mercer.engine.sequential import SequentialLearner, learn_table
 from mercer.engine.sparse_kernel import SparseGram, SparseKernel
 from mercer.engine.sparse_rows import SparseRows
@@ -37,7 +37,6 @@ from mercer.engine.table import (
     ArrayTable,
     Block,
     Coding,
-    Part,
     Rows,
     SomeRows,
     Table,
@@ -54,19 +53,16 @@ __all__ = [
     "ConditionalStatistics",
     "Evaluation",
     "Executor",
-    "FeatureGradient",
     "Features",
     "NormalStatistics",
-    "Part",
+    "OnFeatures",
     "Pass",
     "Pull",
-    "ResidualProducts",
     "RowPass",
     "Rows",
     "Scratch",
     "Sequence",
     "SequentialLearner",
-    "Shippable",
     "SomeRows",
     "Spans",
     "SparseGram",
@@ -88,7 +84,6 @@ __all__ = [
     "features_times",
     "given_executor",
     "gram_matrix",
-    "gram_times",
     "kernel_diagonal",
     "kernel_matrix",
     "kernel_times",

@@ -119,7 +119,7 @@ class _Conditional(AugmentedPass[ConditionalStatistics]):
 
     def finish(self, state: ConditionalStatistics) -> ConditionalStatistics:
         """Both triangles, without the padding."""
-        return replace(state, normal=replace(state.normal, sums=self.augmented.sums(state.normal.sums)))
+        return replace(state, normal=replace(state.normal, sums=self.sums(state.normal.sums)))
 
     def noises(self, tile: Tile) -> FloatArray:
         """λ/ω of the rows, infinite where ω is zero."""
@@ -138,7 +138,7 @@ class RowwisePass(_Conditional):
 
     def add(self, state: ConditionalStatistics, tile: Tile) -> None:
         """Divide each row by the root of its variance given the basis."""
-        values = self.augmented.values(tile)
+        values = self.values(tile)
         # Λ_ii = λ/ω + k(x,x) - |v|²
         features = values[:, : self.features.n_features]
         residual, unit = _residual_variances(self.features.kernel, tile.rows, features)
@@ -171,7 +171,7 @@ class BlockwisePass(_Conditional):
     def add(self, state: ConditionalStatistics, tile: Tile) -> None:
         """Whiten the block by its covariance given the basis."""
         rows, size = np.asarray(tile.rows, dtype=np.float64), tile.n_rows
-        values = self.augmented.values(replace(tile, rows=rows))
+        values = self.values(replace(tile, rows=rows))
         covariance = tile.scratch.array("covariance", (size, size))
         # Λ_B = λW_B⁻¹ + K_BB - V_BV_Bᵀ = RᵀR, and [v, y, 1] ← R⁻ᵀ[v, y, 1]
         features = values[:, : self.features.n_features]

@@ -21,6 +21,7 @@ from mercer.engine import (
     Evaluation,
     Executor,
     Features,
+    OnFeatures,
     RowPass,
     Threads,
     Tile,
@@ -232,23 +233,15 @@ def as_dtype(values: FloatArray, dtype: np.dtype[Any]) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class _Variances(RowPass):
-    """k(x,x) - |v|² + |Rv - c|² + constant."""
+class _Variances(OnFeatures, RowPass):
+    """k(x,x) - |v|² + |Rv - c|² + constant, with whitened features v."""
 
-    features: Features  # whitened
     variance: Variance
 
     name, fewest, shape = "variance", 64, ()
 
-    @property
-    def width(self) -> int:
-        return self.features.width
-
-    def prepare(self) -> None:
-        self.features.prepare()
-
     def apply(self, tile: Tile, out: AnyArray) -> None:
-        whitened = self.features.tile(tile.rows, tile.scratch.array("features", (tile.n_rows, self.width)))
+        whitened = self.phi(tile)
         residual = self.variance.residual(whitened)
         out[...] = np.einsum("ij,ij->i", residual, residual) + self.variance.constant
         if self.variance.prior:

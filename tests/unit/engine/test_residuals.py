@@ -3,7 +3,8 @@ import pytest
 from scipy.linalg import cholesky, solve_triangular
 from sklearn import config_context
 
-from mercer.engine import ArrayRows, Features, ResidualProducts, Threads, residual_products
+from mercer.engine import ArrayRows, Features, Threads, residual_products
+from mercer.engine.residuals import ResidualProducts
 from mercer.kernels import Gaussian, Linear, Matern, Polynomial
 from tests.doubles import GuardedRows
 
