@@ -30,7 +30,6 @@ from mercer.engine.products import (
 from mercer.engine.residuals import residual_products
 from mercer.engine.sequential import SequentialLearner, learn_table
 from mercer.engine.sparse_kernel import SparseGram, SparseKernel
-from mercer.engine.sparse_rows import SparseRows
 from mercer.engine.statistics import Features, NormalStatistics, normal_statistics
 from mercer.engine.table import (
     ArrayRows,
@@ -39,6 +38,7 @@ from mercer.engine.table import (
     Coding,
     Rows,
     SomeRows,
+    SparseRows,
     Table,
     as_rows,
     as_table,

@@ -37,7 +37,7 @@ class Scratch:
         return Scratch, ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Tile:
     """Rows that are in memory together.
 

@@ -10,9 +10,8 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakSet
 
 import joblib
@@ -142,8 +141,7 @@ _TINY = 4096  # numbers
 _PIECE_BYTES = 1 << 21  # of tiles: a millisecond of work, twice as long as threads take to start
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """How to walk a table."""
 
     tile: int  # rows of a tile. It does not depend on the number of workers, nor do results.
@@ -246,11 +244,11 @@ class Threads:
     def _run(
         self, do: Callable[[int, Tick], Any], collect: Callable[[Any], None], number: int, plan: Plan, tick: Tick
     ) -> None:
-        workers, hold = min(plan.workers, number), blas_threads(plan.blas)
+        workers = min(plan.workers, number)
         if workers > 1:
-            Crew(do, collect, number, tick).run(workers, ahead=plan.ahead, hold=hold)
+            Crew(do, collect, number, tick).run(workers, ahead=plan.ahead, hold=blas_threads(plan.blas))
             return
-        with nullcontext() if plan.is_tiny else hold:
+        with nullcontext() if plan.is_tiny else blas_threads(plan.blas):
             for i in range(number):
                 collect(do(i, tick))
 
