@@ -17,13 +17,7 @@ __all__ = ["BlockTable", "Spans"]
 
 @dataclass(eq=False)
 class BlockTable(Table):
-    """A table whose tiles are given blocks of rows, wherever they are, to be seen together.
-
-    Parameters
-    ----------
-    table : ArrayTable
-    blocks : sequence of slices or index arrays
-    """
+    """A table whose tiles are given blocks of rows, wherever they are, to be seen together."""
 
     table: ArrayTable
     blocks: Sequence[Block]

@@ -40,12 +40,13 @@ class _Chunked:
     kernel: Kernel
     points: FloatArray  # (m, d)
 
+    kind = np.float64  # dtype in which the kernel is computed
+
     @cached_property
     def chunks(self) -> list[tuple[slice, Section]]:
         starts = range(0, max(len(self.points), 1), _CHUNK)  # no points are a chunk, too
         parts = [self.points[start : start + _CHUNK] for start in starts]
-        kind = getattr(self, "kind", np.float64)
-        return [(slice(i, i + len(p)), self.kernel.bind(p, kind)) for i, p in zip(starts, parts, strict=True)]
+        return [(slice(i, i + len(p)), self.kernel.bind(p, self.kind)) for i, p in zip(starts, parts, strict=True)]
 
     @property
     def width(self) -> int:
@@ -63,18 +64,9 @@ class _Chunked:
 
 @dataclass(frozen=True)
 class Evaluation(_Chunked, RowPass):
-    """K_nm v: kernel values between rows and points times vectors (m, p), summed in float64.
+    """K_nm v: kernel values between rows and points times vectors, summed in float64."""
 
-    Attributes
-    ----------
-    kernel : Kernel
-    points : array (m, d)
-    vectors : array (m, p)
-    kind : dtype
-        In which the kernel is computed.
-    """
-
-    vectors: FloatArray
+    vectors: FloatArray  # (m, p)
     kind: Any = np.float64
 
     name = "kernel times vectors"

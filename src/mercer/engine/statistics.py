@@ -17,14 +17,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from mercer._stored import stored
 from mercer._stored.checks import check_finite, check_square, need
 from mercer._typing import FloatArray
-from mercer.engine.passes import Executor, Pass, Shippable, Tile
+from mercer.engine.passes import Executor, Pass, Shippable, State, Tile
 from mercer.engine.table import Table
 from mercer.kernels import Kernel, Section
 from mercer.solvers.dense import add_gram, mirror, whiten
@@ -66,8 +66,6 @@ class Features(Shippable):
             whiten(values[:, : len(self.lower)], self.lower)
         return values
 
-
-State = TypeVar("State")
 
 _ALIGNMENT = 8  # numbers: rows of a tile start at multiples of a cache line, which saves BLAS some percent
 

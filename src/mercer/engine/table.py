@@ -44,17 +44,11 @@ class Rows(ABC):
     """A source of rows, perhaps larger than memory.
 
     A new kind of source (a file format, a cluster) is a subclass with two methods.
-
-    Attributes
-    ----------
-    n_rows, n_features : int
-    dtype : numpy.dtype
-        Type of the tiles, float32 or float64.
     """
 
     n_rows: int
     n_features: int
-    dtype: np.dtype[Any]
+    dtype: np.dtype[Any]  # of the tiles, float32 or float64
 
     @abstractmethod
     def read(self, start: int, stop: int) -> FloatArray:
@@ -205,17 +199,10 @@ class Coding(ABC):
 
 
 class Part(ABC):
-    """Some rows of a table, which a worker reads, here or elsewhere: it pickles with its rows, not with the table.
-
-    Attributes
-    ----------
-    n_rows : int
-    first : int
-        Number of its first row in the table.
-    """
+    """Some rows of a table, which a worker reads, here or elsewhere: it pickles with its rows, not with the table."""
 
     n_rows: int
-    first: int
+    first: int  # number of its first row in the table
 
     @abstractmethod
     def tiles(self, size: int, scratch: Scratch) -> Iterator[Tile]:
@@ -223,25 +210,14 @@ class Part(ABC):
 
 
 class Table(ABC):
-    """Rows with their targets and weights, perhaps larger than memory.
-
-    Attributes
-    ----------
-    n_rows, n_features, n_outputs : int
-    dtype : numpy.dtype
-        Of the rows in a tile, float32 or float64.
-    """
+    """Rows with their targets and weights, perhaps larger than memory."""
 
     n_rows: int
     n_features: int
     n_outputs: int
-    dtype: np.dtype[Any]
+    dtype: np.dtype[Any]  # of the rows in a tile, float32 or float64
     has_given_tiles: bool = False  # whether tiles are blocks of rows that must be seen together
-
-    @property
-    def is_array(self) -> bool:
-        """Whether any number of rows can be had without reading and joining tiles."""
-        return False
+    is_array: bool = False  # whether any number of rows can be had without reading and joining tiles
 
     @abstractmethod
     def parts(self) -> Sequence[Part]:
@@ -264,28 +240,17 @@ class Table(ABC):
 @stored
 @dataclass(eq=False)
 class ArrayTable(Table):
-    """Rows from any source, with targets and weights that are arrays.
+    """Rows from any source, with targets and weights that are arrays."""
 
-    Parameters
-    ----------
-    rows : Rows (n, d)
-    labels : array (n, p) or (n,), or None
-        Targets, or class codes if there is a coding. None for rows alone.
-    weights : array (n,) or None
-    coding : Coding or None
-        Makes targets of codes, a tile at a time.
-    shift : array (p,) or None
-        Subtracted from the targets.
-    """
-
-    rows: Rows
-    labels: AnyArray | None = None
-    weights: FloatArray | None = None
-    coding: Coding | None = None
-    shift: FloatArray | None = None
+    rows: Rows  # (n, d)
+    labels: AnyArray | None = None  # targets (n, p), or class codes (n,) if there is a coding; None for rows alone
+    weights: FloatArray | None = None  # (n,)
+    coding: Coding | None = None  # makes targets of codes, a tile at a time
+    shift: FloatArray | None = None  # (p,), subtracted from the targets
 
     def __post_init__(self) -> None:
         self.n_rows, self.n_features, self.dtype = self.rows.n_rows, self.rows.n_features, self.rows.dtype
+        self.is_array = isinstance(self.rows, ArrayRows)
         if self.coding is not None:
             self.n_outputs = self.coding.n_columns
         else:
@@ -301,11 +266,6 @@ class ArrayTable(Table):
         if self.weights is not None:
             check_shape(self.weights, (n_rows,), "kept weights")
         need(self.shift is None or self.shift.shape == (self.n_outputs,), "kept targets have another shift.")
-
-    @property
-    def is_array(self) -> bool:
-        """Whether the rows are an array."""
-        return isinstance(self.rows, ArrayRows)
 
     def parts(self) -> Sequence[Part]:
         """Spans of rows, by their number alone."""

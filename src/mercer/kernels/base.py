@@ -40,18 +40,10 @@ class Factors(NamedTuple):
 
 
 class Section(ABC):
-    """The function rows ↦ k(rows, points), with all that depends on the points alone already done.
+    """The function rows ↦ k(rows, points), with all that depends on the points alone already done."""
 
-    Attributes
-    ----------
-    n_points : int
-        Columns of a tile.
-    dtype : numpy.dtype
-        Type of a tile, float32 or float64.
-    """
-
-    n_points: int
-    dtype: np.dtype[Any]
+    n_points: int  # columns of a tile
+    dtype: np.dtype[Any]  # of a tile, float32 or float64
 
     @abstractmethod
     def tile(self, rows: FloatArray, out: FloatArray | None = None) -> FloatArray:
@@ -259,12 +251,9 @@ def _same(first: Any, second: Any) -> bool:
         return bool(np.array_equal(np.asarray(first), np.asarray(second)))
     if isinstance(first, partial) and isinstance(second, partial):
         return (first.func, first.args, first.keywords) == (second.func, second.args, second.keywords)
-    return bool(first == second) or (callable(first) and _same_pickle(first, second))
-
-
-def _same_pickle(first: Any, second: Any) -> bool:
-    """Whether two callables are copies of each other; those that cannot be pickled are not known to be."""
-    try:
+    if first == second or not callable(first):
+        return bool(first == second)
+    try:  # callables may be copies of each other; those that cannot be pickled are not known to be
         return pickle.dumps(first) == pickle.dumps(second)
     except (pickle.PicklingError, AttributeError, TypeError):
         return False

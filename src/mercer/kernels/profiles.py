@@ -349,19 +349,11 @@ def recompute_pairs(
     negligible, of rows with a large norm; and, by kernels with a kink at r = 0, where r is small beside |x̃|: an error
     of 1e-15 in r² is one of 3e-8 in r.
 
-    Parameters
-    ----------
-    tile : array (T, m)
-        Exponents, changed in place.
-    norms : array (T,)
-        -|x̃|²/2.
-    rows : array (T, d)
-    points : array (m, d), float64
-    inverse_scale : array (d,), float64
-    limits : four or five numbers
-        Norm |x̃|²/2 above which rows are looked at; exponent above which a value is not negligible; relative error of an
-        exponent's parts; share of |x̃|²/2 below which an exponent is recomputed whatever the norm (0 without a kink);
-        exponent below which kernel values are exactly zero, and never recomputed (none without the fifth).
+    The tile (T, m) of exponents is changed in place; norms (T,) are -|x̃|²/2; points (m, d) and the inverse scale (d,)
+    are float64. The limits are: norm |x̃|²/2 above which rows are looked at; exponent above which a value is not
+    negligible; relative error of an exponent's parts; share of |x̃|²/2 below which an exponent is recomputed whatever
+    the norm (0 without a kink); exponent below which kernel values are exactly zero, and never recomputed (none without
+    the fifth).
     """
     far, negligible, rounding, kink = limits[:4]
     edge = limits[-1] if len(limits) > 4 else -np.inf

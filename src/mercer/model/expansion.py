@@ -58,22 +58,11 @@ class Variance:
 
     The last terms are what the data leave unknown on the basis, and what an intercept adds; without ``prior`` the first
     two, the variance of what the basis cannot represent, are left out.
-
-    Attributes
-    ----------
-    lower : array (m, m)
-        L, Fortran-contiguous; only its lower triangle is read.
-    root : array (q, m) or None
-        R.
-    offset : array (q,) or None
-        c.
-    constant : float
-    prior : bool
     """
 
-    lower: FloatArray
-    root: FloatArray | None = None
-    offset: FloatArray | None = None
+    lower: FloatArray  # L, (m, m), Fortran-contiguous; only its lower triangle is read
+    root: FloatArray | None = None  # R, (q, m)
+    offset: FloatArray | None = None  # c, (q,)
     constant: float = 0.0
     prior: bool = True
 

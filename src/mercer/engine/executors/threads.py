@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 from weakref import WeakSet
 
 import joblib
@@ -22,7 +22,7 @@ from threadpoolctl import ThreadpoolController
 
 from mercer._typing import AnyArray
 from mercer.engine.executors.crew import Crew
-from mercer.engine.passes import Pass, RowPass, Scratch
+from mercer.engine.passes import Pass, Result, RowPass, Scratch, State
 from mercer.engine.progress import Progress
 from mercer.engine.table import Table
 
@@ -185,8 +185,6 @@ def _tile_rows(work: Pass[Any, Any] | RowPass, memory: int) -> int:
 
 # ---------------------------------------------------------------------------------------------- the executor
 
-State = TypeVar("State")
-Result = TypeVar("Result")
 Tick = Callable[[int], None]
 
 
