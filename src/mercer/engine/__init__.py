@@ -10,7 +10,6 @@ from mercer.engine.executors.sequence import Sequence
 from mercer.engine.executors.threads import Threads, blas_threads
 from mercer.engine.gradients import Pull, add_parameters, feature_gradient
 from mercer.engine.memory import available_memory
-from mercer.engine.moments import row_moments
 from mercer.engine.nearest import nearest_points, nearest_rows, neighbour_distance
 from mercer.engine.passes import Executor, Pass, RowPass, Scratch, Tile, given_executor, using
 from mercer.engine.products import (
@@ -30,7 +29,7 @@ from mercer.engine.products import (
 from mercer.engine.residuals import residual_products
 from mercer.engine.sequential import SequentialLearner, learn_table
 from mercer.engine.sparse_kernel import SparseGram, SparseKernel
-from mercer.engine.statistics import Features, NormalStatistics, normal_statistics
+from mercer.engine.statistics import Features, NormalStatistics, normal_statistics, row_moments
 from mercer.engine.table import (
     ArrayRows,
     ArrayTable,

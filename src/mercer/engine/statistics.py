@@ -25,11 +25,11 @@ from mercer._stored import stored
 from mercer._stored.checks import check_finite, check_square, need
 from mercer._typing import FloatArray
 from mercer.engine.passes import Executor, Pass, Shippable, State, Tile
-from mercer.engine.table import Table
+from mercer.engine.table import ArrayTable, Rows, Table
 from mercer.kernels import Kernel, Section
 from mercer.solvers.dense import add_gram, mirror, whiten
 
-__all__ = ["AugmentedPass", "Features", "NormalPass", "NormalStatistics", "normal_statistics"]
+__all__ = ["AugmentedPass", "Features", "NormalPass", "NormalStatistics", "normal_statistics", "row_moments"]
 
 
 @dataclass(frozen=True)
@@ -250,3 +250,39 @@ def normal_statistics(table: Table, features: Features, *, executor: Executor) -
     Cost: n·m² multiply-adds and n·m kernel values; an accumulator of m × m per worker and one more, and a tile each.
     """
     return executor.reduce(NormalPass(features, table.n_outputs), table)
+
+
+@dataclass(frozen=True)
+class _Moments(Pass[FloatArray, tuple[FloatArray, FloatArray]]):
+    """Sum ω [x - origin, 1] [x - origin, 1]ᵀ over the rows themselves."""
+
+    origin: FloatArray
+
+    name = "moments"
+
+    @property
+    def width(self) -> int:
+        return 3 * (len(self.origin) + 1)  # three arrays of a tile's size are alive at once
+
+    def start(self) -> FloatArray:
+        return np.zeros((len(self.origin) + 1,) * 2)
+
+    def add(self, state: FloatArray, tile: Tile) -> None:
+        augmented = np.column_stack([tile.rows - self.origin, np.ones(tile.n_rows)])
+        if tile.weights is None:
+            state += augmented.T @ augmented
+        else:
+            augmented[tile.weights <= 0] = 0.0  # however large they are
+            state += (tile.weights[:, np.newaxis] * augmented).T @ augmented
+
+    def finish(self, state: FloatArray) -> tuple[FloatArray, FloatArray]:
+        sums = state / state[-1, -1]
+        mean = sums[:-1, -1]
+        return self.origin + mean, sums[:-1, :-1] - np.outer(mean, mean)
+
+
+def row_moments(rows: Rows, weights: FloatArray | None = None, *, executor: Executor) -> tuple[FloatArray, FloatArray]:
+    """Weighted mean (d,) and covariance (d, d) of the rows, in one pass; deviations are from the first that counts."""
+    first = 0 if weights is None else int(np.argmax(weights > 0))
+    origin = rows.take(np.array([first]))[0].astype(np.float64)
+    return executor.reduce(_Moments(origin), ArrayTable(rows, weights=weights))
