@@ -180,9 +180,7 @@ class Kernel(BaseEstimator, ABC):
             return self._scaled(check_positive(other, "the factor of a kernel"))
         return NotImplemented
 
-    def __rmul__(self, other: object) -> Kernel:
-        """Product of a positive number and a kernel."""
-        return self.__mul__(other)
+    __rmul__ = __mul__
 
     def _scaled(self, factor: float) -> Kernel:
         return clone(self).set_params(amplitude=self.amplitude * factor)  # type: ignore[no-any-return]

@@ -21,9 +21,10 @@ import numpy as np
 from scipy.spatial.distance import pdist
 from sklearn.base import clone
 
+from mercer._jit import callback
 from mercer._typing import FloatArray, IntArray
 from mercer.kernels.base import Factors, Gradients, Kernel, Section, check_positive, tile_buffer
-from mercer.kernels.profiles import Elementwise, Profile, recompute_pairs, scale_points, scale_rows, scaling_callback
+from mercer.kernels.profiles import Elementwise, Profile, recompute_pairs, scale_points, scale_rows, scale_rows_at
 
 __all__ = ["Formula", "Stationary", "median_distance"]
 
@@ -269,12 +270,12 @@ class StationarySection(Section):
 
     def factors(self) -> Factors | None:
         """Rows with their norms folded in; None if exponents would have to be computed from differences."""
-        callback = self.kernel.callback() if self.dtype == np.float64 and not self._limits[3] > 0 else None
-        if callback is None:
+        profile = self.kernel.callback() if self.dtype == np.float64 and not self._limits[3] > 0 else None
+        if profile is None:
             return None
         scales = np.concatenate([self.shift, self.inverse_scale])
-        parameters = np.concatenate([callback[1], self._limits[:3]])
-        return Factors(self.n_features + 2, scaling_callback(), scales, FARTHEST, callback[0], parameters)
+        parameters, scaling = np.concatenate([profile[1], self._limits[:3]]), callback(scale_rows_at, "fiifff")
+        return Factors(self.n_features + 2, scaling, scales, FARTHEST, profile[0], parameters)
 
     def left_factors(self, rows: FloatArray) -> FloatArray | None:
         """[x̃, -|x̃|²/2, 1]."""
