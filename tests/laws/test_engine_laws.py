@@ -14,7 +14,7 @@ from mercer.engine import (
     ArrayTable,
     Features,
     Threads,
-    gram_times,
+    column_squares,
     kernel_matrix,
     kernel_times,
     normal_statistics,
@@ -45,11 +45,10 @@ class Problem:
 
     def products(self, n_jobs=1):
         rows, executor = ArrayRows(self.table), Threads(n_jobs)
-        features = Features(self.kernel, self.points)
         return {
             "kernel times": kernel_times(rows, self.kernel, self.points, self.vectors, executor=executor),
             "transposed": transposed_times(rows, self.kernel, self.points, self.targets, executor=executor),
-            "normal": gram_times(rows, features, self.vectors, weights=self.weights, executor=executor),
+            "squares": column_squares(rows, self.kernel, self.points, self.vectors, self.weights, executor=executor),
             "matrix": kernel_matrix(rows, self.kernel, self.points, executor=executor),
         }
 
@@ -126,7 +125,7 @@ def test_the_order_of_rows_does_not_matter(problem, random):
     shuffled = problem.take(order)
     assert_equal(shuffled.statistics().sums, problem.statistics().sums)
     expected, products = problem.products(), shuffled.products()
-    for name in ("transposed", "normal"):  # sums over rows
+    for name in ("transposed", "squares"):  # sums over rows
         assert_equal(products[name], expected[name])
     for name in ("kernel times", "matrix"):  # a value for each row
         assert_equal(products[name], expected[name][order])
@@ -150,7 +149,7 @@ def test_products_of_parts_add_up(problem, cut):
     cut = min(cut, len(problem.table))
     first, second = problem.take(slice(None, cut)).products(), problem.take(slice(cut, None)).products()
     for name, whole in problem.products().items():
-        joined = first[name] + second[name] if name in ("transposed", "normal") else None
+        joined = first[name] + second[name] if name in ("transposed", "squares") else None
         assert_equal(np.concatenate([first[name], second[name]]) if joined is None else joined, whole)
 
 
@@ -161,9 +160,9 @@ def test_a_weight_is_as_many_copies_of_the_row(problem, copies):
     ones = np.ones(len(repeated.table))
     weighted = problem.statistics(weights=counts.astype(float))
     assert_equal(weighted.sums, repeated.statistics(weights=ones).sums)
-    features = Features(problem.kernel, problem.points)
-    one = gram_times(ArrayRows(problem.table), features, problem.vectors, weights=counts * 1.0, executor=Threads(1))
-    other = gram_times(ArrayRows(repeated.table), features, problem.vectors, executor=Threads(1))
+    basis = problem.kernel, problem.points, problem.vectors
+    one = column_squares(ArrayRows(problem.table), *basis, counts * 1.0, executor=Threads(1))
+    other = column_squares(ArrayRows(repeated.table), *basis, executor=Threads(1))
     assert_equal(one, other)
 
 
@@ -183,5 +182,5 @@ def test_products_agree_with_each_other(problem):
         rows, problem.kernel, problem.points, problem.weights[:, np.newaxis] * products["kernel times"],
         executor=Threads(1),
     )  # fmt: skip
-    assert_equal(products["normal"], twice)
-    assert_equal(problem.statistics().gram @ problem.vectors, products["normal"])
+    assert_equal(products["squares"], problem.weights @ products["kernel times"] ** 2)
+    assert_equal(problem.statistics().gram @ problem.vectors, twice)

@@ -180,7 +180,7 @@ class _SlopesPass(Pass[FloatArray, FloatArray]):
         """The kernel at the vectors, its slope and, unless it is its own slope, its value."""
         dtype = np.dtype(np.float64)
         value = self.kernel.profile(dtype)
-        section = StationarySection(self.kernel, self.vectors, dtype=dtype, profile=value)
+        section = StationarySection(self.kernel, self.vectors, dtype)
         return (section, value, None) if self.kernel.own_slope else (section, self.kernel.slope(dtype), value)
 
     @property

@@ -1,6 +1,6 @@
 """The only code that touches all rows: tiles of bounded memory in, reductions out.
 
-Where rows are (``rows``, ``table``), who computes (``executors``) and what is computed (passes: ``statistics``,
+Where rows are (``table``), who computes (``executors``) and what is computed (passes: ``statistics``,
 ``products`` and others) are independent of each other.
 """
 
@@ -10,15 +10,15 @@ from mercer.engine.executors.sequence import Sequence
 from mercer.engine.executors.threads import Threads, blas_threads
 from mercer.engine.memory import available_memory
 from mercer.engine.nearest import nearest_points, nearest_rows, neighbour_distance
-from mercer.engine.passes import Executor, Pass, RowPass, Scratch, Shippable, Tile, given_executor, using
+from mercer.engine.passes import Executor, Pass, RowPass, Scratch, Tile, given_executor, using
 from mercer.engine.products import (
     Evaluation,
+    OnFeatures,
     column_squares,
     extend_factor,
     feature_matrix,
     features_times,
     gram_matrix,
-    gram_times,
     kernel_diagonal,
     kernel_matrix,
     kernel_times,
@@ -27,16 +27,15 @@ from mercer.engine.products import (
 )
 from mercer.engine.sequential import SequentialLearner, learn_table
 from mercer.engine.sparse_kernel import SparseGram, SparseKernel
-from mercer.engine.sparse_rows import SparseRows
 from mercer.engine.statistics import Features, NormalStatistics, normal_statistics, row_moments
 from mercer.engine.table import (
     ArrayRows,
     ArrayTable,
     Block,
     Coding,
-    Part,
     Rows,
     SomeRows,
+    SparseRows,
     Table,
     as_rows,
     as_table,
@@ -53,14 +52,13 @@ __all__ = [
     "Executor",
     "Features",
     "NormalStatistics",
-    "Part",
+    "OnFeatures",
     "Pass",
     "RowPass",
     "Rows",
     "Scratch",
     "Sequence",
     "SequentialLearner",
-    "Shippable",
     "SomeRows",
     "Spans",
     "SparseGram",
@@ -80,7 +78,6 @@ __all__ = [
     "features_times",
     "given_executor",
     "gram_matrix",
-    "gram_times",
     "kernel_diagonal",
     "kernel_matrix",
     "kernel_times",

@@ -15,15 +15,9 @@ from mercer.engine.table import ArrayTable, Block, Part, Table, partition_bounds
 __all__ = ["BlockTable", "Spans"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class BlockTable(Table):
-    """A table whose tiles are given blocks of rows, wherever they are, to be seen together.
-
-    Parameters
-    ----------
-    table : ArrayTable
-    blocks : sequence of slices or index arrays
-    """
+    """A table whose tiles are given blocks of rows, wherever they are, to be seen together."""
 
     table: ArrayTable
     blocks: Sequence[Block]
@@ -31,8 +25,8 @@ class BlockTable(Table):
     has_given_tiles = True
 
     def __post_init__(self) -> None:
-        table, n_rows = self.table, sum(map(_length, self.blocks))
-        self._describe(n_rows, table.n_features, table.n_outputs, table.dtype)
+        table, self.n_rows = self.table, sum(map(_length, self.blocks))
+        self.n_features, self.n_outputs, self.dtype = table.n_features, table.n_outputs, table.dtype
 
     def parts(self) -> Sequence[Part]:
         """Runs of blocks."""
@@ -51,7 +45,7 @@ class BlockTable(Table):
         return max(map(_length, self.blocks), default=0)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class _Run(Part):
     """Some blocks of a table."""
 
@@ -60,7 +54,7 @@ class _Run(Part):
     first: int = 0  # rows in the blocks before
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "n_rows", sum(map(_length, self.blocks)))
+        self.n_rows = sum(map(_length, self.blocks))
 
     def tiles(self, size: int, scratch: Scratch) -> Iterator[Tile]:
         for block in self.blocks:
@@ -72,11 +66,11 @@ class _Run(Part):
         numbers = [np.arange(b.start, b.stop) if isinstance(b, slice) else b for b in self.blocks]
         index = np.concatenate([np.empty(0, dtype=np.intp), *numbers])
         table = self.table.subset(index)
-        shipped = replace(table, rows=table.rows.part(0, len(index)))
+        shipped = replace(table, rows=table.rows.shipped(slice(0, len(index))))
         return _Run, (shipped, tuple(slice(start, stop) for start, stop in pairwise(bounds)), self.first)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Spans(Table):
     """Numbers 0 to n without rows, in given spans: for passes over something else that can be cut up.
 
@@ -86,7 +80,8 @@ class Spans(Table):
     bounds: Sequence[int]
 
     def __post_init__(self) -> None:
-        self._describe(int(self.bounds[-1]), 0, 0, np.float64)
+        self.n_rows, self.n_features, self.n_outputs = int(self.bounds[-1]), 0, 0
+        self.dtype = np.dtype(np.float64)
 
     def parts(self) -> Sequence[Part]:
         """The spans."""
@@ -97,7 +92,7 @@ class Spans(Table):
         return len(self.bounds) - 1
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class _Numbers(Part):
     first: int
     n_rows: int

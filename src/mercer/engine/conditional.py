@@ -102,7 +102,7 @@ class _ConditionalPass(AugmentedPass[ConditionalStatistics]):
         """[v, y, 1] ← R⁻ᵀ[v, y, 1] with Λ = RᵀR; returns log R_ii² of the rows used, and the jitter of each block."""
 
     def add(self, state: ConditionalStatistics, tile: Tile) -> None:
-        values = self.augmented.values(tile)
+        values = self.values(tile)
         log_pivots, jitters = self.whiten(values, tile)
         add_gram(state.normal.sums, values)
         state.normal.n_rows += tile.n_rows
@@ -113,7 +113,7 @@ class _ConditionalPass(AugmentedPass[ConditionalStatistics]):
         state.jitter = max(state.jitter, float(np.max(jitters, initial=0.0)))
 
     def finish(self, state: ConditionalStatistics) -> ConditionalStatistics:
-        return replace(state, normal=replace(state.normal, sums=self.augmented.sums(state.normal.sums)))
+        return replace(state, normal=replace(state.normal, sums=self.sums(state.normal.sums)))
 
     def noises(self, tile: Tile) -> FloatArray:
         """λ/ω of the rows, infinite where ω is zero."""

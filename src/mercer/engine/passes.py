@@ -16,7 +16,7 @@ from mercer._typing import AnyArray, FloatArray
 if TYPE_CHECKING:
     from mercer.engine.table import Table
 
-__all__ = ["Executor", "Pass", "RowPass", "Scratch", "Shippable", "Tile", "given_executor", "using"]
+__all__ = ["Executor", "Pass", "Result", "RowPass", "Scratch", "Shippable", "State", "Tile", "given_executor", "using"]
 
 
 class Scratch:
@@ -37,28 +37,15 @@ class Scratch:
         return Scratch, ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Tile:
-    """Rows that are in memory together.
+    """Rows that are in memory together."""
 
-    Attributes
-    ----------
-    rows : array (T, d)
-        C-contiguous, in the dtype of the table.
-    targets : array (T, p), float64
-        p is 0 for rows alone.
-    weights : array (T,) or None
-    first : int
-        Number of the first row in its table, where rows are next to each other.
-    scratch : Scratch
-        The worker's memory for what it computes from a tile.
-    """
-
-    rows: FloatArray
-    targets: FloatArray
-    weights: FloatArray | None = None
-    first: int = 0
-    scratch: Scratch = field(default_factory=Scratch)
+    rows: FloatArray  # (T, d), C-contiguous, in the dtype of the table
+    targets: FloatArray  # (T, p), float64; p is 0 for rows alone
+    weights: FloatArray | None = None  # (T,)
+    first: int = 0  # number of the first row in its table, where rows are next to each other
+    scratch: Scratch = field(default_factory=Scratch)  # the worker's memory for what it computes from a tile
 
     @property
     def n_rows(self) -> int:
@@ -81,24 +68,12 @@ class Shippable:
 
 
 class _Work(Shippable, ABC):
-    """What executors ask of every pass.
+    """What executors ask of every pass."""
 
-    Attributes
-    ----------
-    name : str
-        For progress.
-    fewest : int
-        Least rows of a tile, where each tile pays a fixed price.
-    rows_at_once : int or None
-        Rows of a tile, if it is not the cache that decides.
-    rows_together : int
-        Rows that a sequence gathers from its tiles before it hands them on.
-    """
-
-    name: ClassVar[str]
-    fewest: ClassVar[int] = 16
-    rows_at_once: int | None = None
-    rows_together: int = 1
+    name: ClassVar[str]  # for progress
+    fewest: ClassVar[int] = 16  # least rows of a tile, where each tile pays a fixed price
+    rows_at_once: int | None = None  # rows of a tile, if it is not the cache that decides
+    rows_together: int = 1  # rows that a sequence gathers from its tiles before it hands them on
 
     @property
     @abstractmethod
@@ -140,14 +115,7 @@ class Pass(_Work, Generic[State, Result]):
 
 
 class RowPass(_Work):
-    """Something of every row: an array whose first axis runs over the rows.
-
-    Attributes
-    ----------
-    shape : tuple of int
-        Of what belongs to one row.
-    dtype : dtype
-    """
+    """Something of every row: an array whose first axis runs over the rows."""
 
     dtype: Any = np.float64
 

@@ -16,12 +16,12 @@ from mercer.kernels import Kernel, Section
 
 __all__ = [
     "Evaluation",
+    "OnFeatures",
     "column_squares",
     "extend_factor",
     "feature_matrix",
     "features_times",
     "gram_matrix",
-    "gram_times",
     "kernel_diagonal",
     "kernel_matrix",
     "kernel_times",
@@ -40,12 +40,13 @@ class _Chunked:
     kernel: Kernel
     points: FloatArray  # (m, d)
 
+    kind = np.float64  # dtype in which the kernel is computed
+
     @cached_property
     def chunks(self) -> list[tuple[slice, Section]]:
         starts = range(0, max(len(self.points), 1), _CHUNK)  # no points are a chunk, too
         parts = [self.points[start : start + _CHUNK] for start in starts]
-        kind = getattr(self, "kind", np.float64)
-        return [(slice(i, i + len(p)), self.kernel.bind(p, kind)) for i, p in zip(starts, parts, strict=True)]
+        return [(slice(i, i + len(p)), self.kernel.bind(p, self.kind)) for i, p in zip(starts, parts, strict=True)]
 
     @property
     def width(self) -> int:
@@ -63,18 +64,9 @@ class _Chunked:
 
 @dataclass(frozen=True)
 class Evaluation(_Chunked, RowPass):
-    """K_nm v: kernel values between rows and points times vectors (m, p), summed in float64.
+    """K_nm v: kernel values between rows and points times vectors, summed in float64."""
 
-    Attributes
-    ----------
-    kernel : Kernel
-    points : array (m, d)
-    vectors : array (m, p)
-    kind : dtype
-        In which the kernel is computed.
-    """
-
-    vectors: FloatArray
+    vectors: FloatArray  # (m, p)
     kind: Any = np.float64
 
     name = "kernel times vectors"
@@ -112,39 +104,41 @@ class _TransposedTimes(_Chunked, Pass[FloatArray, FloatArray]):
 
 
 @dataclass(frozen=True)
-class _OnFeatures:
+class OnFeatures:
     """Something computed from the features φ of a tile."""
 
     features: Features
 
     @property
     def width(self) -> int:
-        return self.features.width
+        """Of the features."""
+        return self.features.n_features
 
     def prepare(self) -> None:
+        """Bind the kernel to the points."""
         self.features.prepare()
 
     def phi(self, tile: Tile) -> FloatArray:
         """Features of the rows, in the worker's memory."""
-        return self.features.tile(tile.rows, tile.scratch.array("features", (tile.n_rows, self.features.width)))
+        return self.features.tile(tile.rows, tile.scratch.array("features", (tile.n_rows, self.features.n_features)))
 
 
 @dataclass(frozen=True)
-class _FeatureValues(_OnFeatures, RowPass):
+class _FeatureValues(OnFeatures, RowPass):
     """φ itself."""
 
     name = "features"
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return (self.features.width,)
+        return (self.features.n_features,)
 
     def apply(self, tile: Tile, out: AnyArray) -> None:
         self.features.tile(tile.rows, out)
 
 
 @dataclass(frozen=True)
-class _FeaturesTimes(_OnFeatures, RowPass):
+class _FeaturesTimes(OnFeatures, RowPass):
     """φ T."""
 
     matrix: FloatArray  # (m, b)
@@ -160,33 +154,14 @@ class _FeaturesTimes(_OnFeatures, RowPass):
 
 
 @dataclass(frozen=True)
-class _GramTimes(_OnFeatures, Pass[FloatArray, FloatArray]):
-    """Σ ω φᵀ(φ v)."""
-
-    vectors: FloatArray  # (m, p)
-
-    name = "normal product"
-
-    def start(self) -> FloatArray:
-        return np.zeros(self.vectors.shape)
-
-    def add(self, state: FloatArray, tile: Tile) -> None:
-        phi = self.phi(tile)
-        product = phi @ self.vectors
-        if tile.weights is not None:
-            product *= tile.weights[:, np.newaxis]
-        state += phi.T @ product
-
-
-@dataclass(frozen=True)
-class _Projected(_OnFeatures):
+class _Projected(OnFeatures):
     """φ T in the worker's memory."""
 
     matrix: FloatArray  # (m, b)
 
     @property
     def width(self) -> int:
-        return self.features.width + int(self.matrix.shape[1])
+        return self.features.n_features + int(self.matrix.shape[1])
 
     def projections(self, tile: Tile) -> FloatArray:
         out = tile.scratch.array("projections", (tile.n_rows, self.matrix.shape[1]))
@@ -219,7 +194,7 @@ class _ColumnSquares(_Projected, Pass[FloatArray, FloatArray]):
 
 
 @dataclass(frozen=True)
-class _NewColumns(_OnFeatures, RowPass):
+class _NewColumns(OnFeatures, RowPass):
     """(K_nP - F Bᵀ) C⁻ᵀ, with the rows of F as targets."""
 
     lower: FloatArray  # B, (b, m)
@@ -229,11 +204,11 @@ class _NewColumns(_OnFeatures, RowPass):
 
     @property
     def width(self) -> int:
-        return 3 * self.features.width + int(self.lower.shape[1])
+        return 3 * self.features.n_features + int(self.lower.shape[1])
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return (self.features.width,)
+        return (self.features.n_features,)
 
     def apply(self, tile: Tile, out: AnyArray) -> None:
         out[...] = (self.phi(tile) - tile.targets @ self.lower.T) @ self.inverse.T
@@ -317,13 +292,6 @@ def transposed_times(
 ) -> FloatArray:
     """K_mn u: kernel values between points and rows times vectors (n, p); returns (m, p)."""
     return executor.reduce(_TransposedTimes(kernel, points, vectors.shape[1]), ArrayTable(rows, labels=vectors))
-
-
-def gram_times(
-    rows: Rows, features: Features, vectors: FloatArray, *, weights: FloatArray | None = None, executor: Executor
-) -> FloatArray:
-    """K_mn W (K_nm v) in one pass, each tile computed once; returns (m, p)."""
-    return executor.reduce(_GramTimes(features, vectors), ArrayTable(rows, weights=weights))
 
 
 def kernel_matrix(rows: Rows, kernel: Kernel, points: FloatArray, *, executor: Executor) -> FloatArray:

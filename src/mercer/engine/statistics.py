@@ -17,27 +17,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from mercer._stored import stored
 from mercer._stored.checks import check_finite, check_square, need
 from mercer._typing import FloatArray
-from mercer.engine.passes import Executor, Pass, Shippable, Tile
+from mercer.engine.passes import Executor, Pass, Shippable, State, Tile
 from mercer.engine.table import ArrayTable, Rows, Table
 from mercer.kernels import Kernel, Section
 from mercer.solvers.dense import add_gram, mirror, whiten
 
-__all__ = [
-    "Augmented",
-    "AugmentedPass",
-    "Features",
-    "NormalPass",
-    "NormalStatistics",
-    "normal_statistics",
-    "row_moments",
-]
+__all__ = ["AugmentedPass", "Features", "NormalPass", "NormalStatistics", "normal_statistics", "row_moments"]
 
 
 @dataclass(frozen=True)
@@ -46,108 +38,83 @@ class Features(Shippable):
 
     kernel: Kernel
     points: FloatArray  # (m, d)
-    lower: FloatArray | None = None  # (m, m): L, Fortran-contiguous float64
+    # (m, m): L, Fortran-contiguous float64; a smaller one whitens the first features alone.
+    lower: FloatArray | None = None
     dtype: Any = np.float64  # in which the kernel is computed, before its values are widened
-    # Columns left free behind the m features, for the caller to fill: one product over the tile then sums features and
-    # targets alike.
-    spare: int = 0
 
     @property
     def n_features(self) -> int:
-        """Number of features, without the spare columns."""
-        return len(self.points)
-
-    @property
-    def width(self) -> int:
         """Columns of a tile."""
-        return self.n_features + self.spare
+        return len(self.points)
 
     @cached_property
     def _section(self) -> Section:
-        if not self.spare:
-            return self.kernel.bind(self.points, self.dtype)
-        # Spare columns are computed as if they were points: a contiguous tile is worth more than the work. As copies of
-        # the median they do not move the points' own, which kernels take for their centre.
-        middle = np.median(self.points, axis=0) if len(self.points) else np.zeros(self.points.shape[1])
-        padding = np.tile(middle, (self.spare, 1))
-        return self.kernel.bind(np.concatenate([self.points, padding]), self.dtype)
+        return self.kernel.bind(self.points, self.dtype)
 
     def prepare(self) -> None:
         """Do once what does not depend on the rows, before threads share it."""
         _ = self._section
 
     def tile(self, rows: FloatArray, out: FloatArray | None = None) -> FloatArray:
-        """Features of a tile of rows, shape (T, width)."""
+        """Features of a tile of rows, shape (T, m)."""
         if self._section.dtype == np.float64:
             values = self._section.tile(rows, out)
         else:
-            values = np.empty((len(rows), self.width)) if out is None else out
+            values = np.empty((len(rows), self.n_features)) if out is None else out
             values[...] = self._section.tile(rows)
         if self.lower is not None:
-            whiten(values[:, : self.n_features], self.lower)
+            whiten(values[:, : len(self.lower)], self.lower)
         return values
 
-
-State = TypeVar("State")
 
 _ALIGNMENT = 8  # numbers: rows of a tile start at multiples of a cache line, which saves BLAS some percent
 
 
 @dataclass(frozen=True)
-class Augmented:
-    """Features with room for targets, a constant, and zeros up to the width."""
+class AugmentedPass(Pass[State, State]):
+    """A pass that sums products of tiles [φ, y, 1, 0]: one product then sums features and targets alike."""
 
-    features: Features  # with the spare columns
-    used: int  # m + p + 1
+    features: Features
+    n_outputs: int
 
-    @classmethod
-    def of(cls, features: Features, n_outputs: int) -> Augmented:
-        """Make room behind the features, and do once what does not depend on the rows."""
-        used = features.n_features + n_outputs + 1
-        width = -(-used // _ALIGNMENT) * _ALIGNMENT
-        features = replace(features, spare=width - features.n_features)
-        features.prepare()
-        return cls(features, used)
+    @property
+    def _used(self) -> int:
+        return self.features.n_features + self.n_outputs + 1
+
+    @cached_property
+    def _padded(self) -> Features:
+        """Features with room behind them."""
+        points, width = self.features.points, -(-self._used // _ALIGNMENT) * _ALIGNMENT
+        # The room is computed as if it were points: a contiguous tile is worth more than the work. As copies of the
+        # median they do not move the points' own, which kernels take for their centre.
+        middle = np.median(points, axis=0) if len(points) else np.zeros(points.shape[1])
+        return replace(self.features, points=np.concatenate([points, np.tile(middle, (width - len(points), 1))]))
 
     @property
     def width(self) -> int:
         """Columns of a tile."""
-        return self.features.width
+        return self._padded.n_features
+
+    def prepare(self) -> None:
+        """Bind the kernel to the points."""
+        self._padded.prepare()
 
     def values(self, tile: Tile) -> FloatArray:
         """[φ, y, 1, 0] of a tile, shape (T, width), in its worker's memory."""
-        values = self.features.tile(tile.rows, tile.scratch.array("augmented", (tile.n_rows, self.width)))
-        values[:, self.features.n_features : self.used - 1] = tile.targets
-        values[:, self.used - 1] = 1.0
-        values[:, self.used :] = 0.0
+        values = self._padded.tile(tile.rows, tile.scratch.array("augmented", (tile.n_rows, self.width)))
+        values[:, self.features.n_features : self._used - 1] = tile.targets
+        values[:, self._used - 1] = 1.0
+        values[:, self._used :] = 0.0
         return values
 
     def sums(self, total: FloatArray) -> FloatArray:
         """Sums over all tiles without the padding, both triangles; refused if they overflow."""
-        sums = np.ascontiguousarray(total[: self.used, : self.used])
+        sums = np.ascontiguousarray(total[: self._used, : self._used])
         mirror(sums)
         if not np.all(np.isfinite(sums)):
             msg = "the sums over the rows overflow: kernel values, y or sample_weight are too large. Scale X or y."
             raise ValueError(msg)
         return sums
-
-
-@dataclass(frozen=True)
-class AugmentedPass(Pass[State, State]):
-    """A pass that sums products of augmented tiles."""
-
-    features: Features
-    n_outputs: int
-
-    @cached_property
-    def augmented(self) -> Augmented:
-        """Tiles with room for the targets."""
-        return Augmented.of(self.features, self.n_outputs)
-
-    @property
-    def width(self) -> int:
-        """Of an augmented tile."""
-        return self.augmented.width
 
     @property
     def state_numbers(self) -> int:  # type: ignore[override]
@@ -266,7 +233,7 @@ class NormalPass(AugmentedPass[NormalStatistics]):
 
     def add(self, state: NormalStatistics, tile: Tile) -> None:
         """One symmetric product."""
-        values = self.augmented.values(tile)
+        values = self.values(tile)
         if tile.weights is not None:
             values *= np.sqrt(tile.weights[:, np.newaxis])
         add_gram(state.sums, values)
@@ -274,7 +241,7 @@ class NormalPass(AugmentedPass[NormalStatistics]):
 
     def finish(self, state: NormalStatistics) -> NormalStatistics:
         """Both triangles, without the padding."""
-        return replace(state, sums=self.augmented.sums(state.sums))
+        return replace(state, sums=self.sums(state.sums))
 
 
 def normal_statistics(table: Table, features: Features, *, executor: Executor) -> NormalStatistics:

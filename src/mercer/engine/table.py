@@ -9,10 +9,10 @@ from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
+from scipy import sparse
 
 from mercer._stored import stored
-from mercer._stored.checks import check_columns, check_finite, check_shape, need
+from mercer._stored.checks import check_columns, check_compressed, check_finite, check_shape, need
 from mercer._typing import AnyArray, FloatArray, IntArray
 from mercer.engine.passes import Scratch, Tile
 
@@ -24,6 +24,7 @@ __all__ = [
     "Part",
     "Rows",
     "SomeRows",
+    "SparseRows",
     "Table",
     "as_rows",
     "as_table",
@@ -43,17 +44,11 @@ class Rows(ABC):
     """A source of rows, perhaps larger than memory.
 
     A new kind of source (a file format, a cluster) is a subclass with two methods.
-
-    Attributes
-    ----------
-    n_rows, n_features : int
-    dtype : numpy.dtype
-        Type of the tiles, float32 or float64.
     """
 
     n_rows: int
     n_features: int
-    dtype: np.dtype[Any]
+    dtype: np.dtype[Any]  # of the tiles, float32 or float64
 
     @abstractmethod
     def read(self, start: int, stop: int) -> FloatArray:
@@ -69,13 +64,9 @@ class Rows(ABC):
             stop = min(start + size, last)
             yield start, stop, self.read(start, stop)
 
-    def part(self, start: int, stop: int) -> Rows:
-        """Rows start..stop as a source of their own, to be read elsewhere: it ships with no more than it needs."""
-        return self.shipped(np.arange(start, stop))
-
-    def shipped(self, index: IntArray) -> Rows:
-        """The given rows as a source that ships with no more than it needs."""
-        return SomeRows(self, index)
+    def shipped(self, where: Block) -> Rows:
+        """The given rows as a source of their own, to be read elsewhere: it ships with no more than it needs."""
+        return SomeRows(self, np.arange(where.start, where.stop) if isinstance(where, slice) else where)
 
     def subset(self, index: IntArray) -> Rows:
         """Some of the rows, in this order."""
@@ -118,13 +109,11 @@ class ArrayRows(Rows):
         """Return a copy of the given rows."""
         return self._finite(np.ascontiguousarray(self._array[indices], dtype=self.dtype), None)
 
-    def part(self, start: int, stop: int) -> Rows:
-        """A slice of the array."""
-        return ArrayRows(np.asarray(self._array[start:stop]), checked=self._checked)
-
-    def shipped(self, index: IntArray) -> Rows:
-        """A copy of the given rows."""
-        return ArrayRows(self.take(index), checked=True)
+    def shipped(self, where: Block) -> Rows:
+        """A slice of the array, or a copy of the given rows."""
+        if isinstance(where, slice):
+            return ArrayRows(np.asarray(self._array[where]), checked=self._checked)
+        return ArrayRows(self.take(where), checked=True)
 
     def _finite(self, tile: FloatArray, start: int | None) -> FloatArray:
         if not self._checked and not np.all(np.isfinite(tile)):
@@ -132,6 +121,44 @@ class ArrayRows(Rows):
             msg = f"Input X contains NaN or infinity{where}."
             raise ValueError(msg)
         return tile
+
+
+@stored
+class SparseRows(Rows):
+    """Rows of a SciPy sparse matrix (n, d) of finite values; each tile is made dense when it is read."""
+
+    _values: FloatArray
+    _columns: IntArray
+    _starts: IntArray
+    n_features: int
+
+    def __init__(self, matrix: Any) -> None:
+        self.dtype = np.dtype(np.float32 if matrix.dtype == np.float32 else np.float64)
+        self._matrix = sparse.csr_array(matrix, dtype=self.dtype)
+        self._values, self._columns, self._starts = self._matrix.data, self._matrix.indices, self._matrix.indptr
+        self.n_rows, self.n_features = matrix.shape
+
+    def read(self, start: int, stop: int) -> FloatArray:
+        """Rows start..stop, dense."""
+        return np.asarray(self._matrix[start:stop].toarray(), dtype=self.dtype)
+
+    def take(self, indices: IntArray) -> FloatArray:
+        """The given rows, dense."""
+        return np.asarray(self._matrix[indices].toarray(), dtype=self.dtype)
+
+    def shipped(self, where: Block) -> Rows:
+        """The given rows, still sparse."""
+        return SparseRows(self._matrix[where])
+
+    def check_stored(self) -> None:
+        """Refuse arrays that are no matrix."""
+        check_compressed((len(self._starts) - 1, int(self.n_features)), self._values, self._columns, self._starts)
+        check_finite(self._values, "kept rows")
+
+    def rebuild_stored(self) -> None:
+        """Make the matrix of its arrays."""
+        shape = len(self._starts) - 1, int(self.n_features)
+        self.__init__(sparse.csr_array((self._values, self._columns, self._starts), shape=shape))  # type: ignore[misc]
 
 
 class SomeRows(Rows):
@@ -149,9 +176,9 @@ class SomeRows(Rows):
         """The given rows of these."""
         return self._rows.take(self._index[indices])
 
-    def shipped(self, index: IntArray) -> Rows:
+    def shipped(self, where: Block) -> Rows:
         """As the source ships them."""
-        return self._rows.shipped(self._index[index])
+        return self._rows.shipped(self._index[where])
 
     def subset(self, index: IntArray) -> Rows:
         """Rows of the same source, so that subsets do not nest."""
@@ -172,17 +199,10 @@ class Coding(ABC):
 
 
 class Part(ABC):
-    """Some rows of a table, which a worker reads, here or elsewhere: it pickles with its rows, not with the table.
-
-    Attributes
-    ----------
-    n_rows : int
-    first : int
-        Number of its first row in the table.
-    """
+    """Some rows of a table, which a worker reads, here or elsewhere: it pickles with its rows, not with the table."""
 
     n_rows: int
-    first: int
+    first: int  # number of its first row in the table
 
     @abstractmethod
     def tiles(self, size: int, scratch: Scratch) -> Iterator[Tile]:
@@ -190,31 +210,14 @@ class Part(ABC):
 
 
 class Table(ABC):
-    """Rows with their targets and weights, perhaps larger than memory.
-
-    Attributes
-    ----------
-    n_rows, n_features, n_outputs : int
-    dtype : numpy.dtype
-        Of the rows in a tile, float32 or float64.
-    """
+    """Rows with their targets and weights, perhaps larger than memory."""
 
     n_rows: int
     n_features: int
     n_outputs: int
-    dtype: np.dtype[Any]
+    dtype: np.dtype[Any]  # of the rows in a tile, float32 or float64
     has_given_tiles: bool = False  # whether tiles are blocks of rows that must be seen together
-
-    def _describe(self, n_rows: int, n_features: int, n_outputs: int, dtype: Any) -> None:
-        """Set the attributes, of a frozen dataclass too."""
-        named = {"n_rows": n_rows, "n_features": n_features, "n_outputs": n_outputs, "dtype": np.dtype(dtype)}
-        for name, value in named.items():
-            object.__setattr__(self, name, value)
-
-    @property
-    def is_array(self) -> bool:
-        """Whether any number of rows can be had without reading and joining tiles."""
-        return False
+    is_array: bool = False  # whether any number of rows can be had without reading and joining tiles
 
     @abstractmethod
     def parts(self) -> Sequence[Part]:
@@ -235,34 +238,23 @@ class Table(ABC):
 
 
 @stored
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class ArrayTable(Table):
-    """Rows from any source, with targets and weights that are arrays.
+    """Rows from any source, with targets and weights that are arrays."""
 
-    Parameters
-    ----------
-    rows : Rows (n, d)
-    labels : array (n, p) or (n,), or None
-        Targets, or class codes if there is a coding. None for rows alone.
-    weights : array (n,) or None
-    coding : Coding or None
-        Makes targets of codes, a tile at a time.
-    shift : array (p,) or None
-        Subtracted from the targets.
-    """
-
-    rows: Rows
-    labels: AnyArray | None = None
-    weights: FloatArray | None = None
-    coding: Coding | None = None
-    shift: FloatArray | None = None
+    rows: Rows  # (n, d)
+    labels: AnyArray | None = None  # targets (n, p), or class codes (n,) if there is a coding; None for rows alone
+    weights: FloatArray | None = None  # (n,)
+    coding: Coding | None = None  # makes targets of codes, a tile at a time
+    shift: FloatArray | None = None  # (p,), subtracted from the targets
 
     def __post_init__(self) -> None:
+        self.n_rows, self.n_features, self.dtype = self.rows.n_rows, self.rows.n_features, self.rows.dtype
+        self.is_array = isinstance(self.rows, ArrayRows)
         if self.coding is not None:
-            n_outputs = self.coding.n_columns
+            self.n_outputs = self.coding.n_columns
         else:
-            n_outputs = 0 if self.labels is None else int(self.labels.shape[-1])
-        self._describe(self.rows.n_rows, self.rows.n_features, n_outputs, self.rows.dtype)
+            self.n_outputs = 0 if self.labels is None else int(self.labels.shape[-1])
 
     def check_stored(self) -> None:
         """Refuse targets and weights of other rows."""
@@ -275,19 +267,14 @@ class ArrayTable(Table):
             check_shape(self.weights, (n_rows,), "kept weights")
         need(self.shift is None or self.shift.shape == (self.n_outputs,), "kept targets have another shift.")
 
-    @property
-    def is_array(self) -> bool:
-        """Whether the rows are an array."""
-        return isinstance(self.rows, ArrayRows)
-
     def parts(self) -> Sequence[Part]:
         """Spans of rows, by their number alone."""
         bounds = partition_bounds(self.n_rows)
-        return [_Span(self, start, stop) for start, stop in pairwise(bounds)]
+        return [_Span(self, start, stop, start) for start, stop in pairwise(bounds)]
 
     def tiles(self, size: int) -> Iterator[Tile]:
         """All rows in their order."""
-        return _Span(self, 0, self.n_rows).tiles(size, Scratch())
+        return _Span(self, 0, self.n_rows, 0).tiles(size, Scratch())
 
     def read(self, where: Block) -> tuple[FloatArray, FloatArray, FloatArray | None]:
         """Rows, targets and weights of a block."""
@@ -328,19 +315,17 @@ class ArrayTable(Table):
         )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class _Span(Part):
     """Rows start to stop of an array table."""
 
     table: ArrayTable
     start: int
     stop: int
-    first: int = -1  # if they are numbered otherwise than in the table
+    first: int  # number of the first row in the table from which this one was taken
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "n_rows", self.stop - self.start)
-        if self.first < 0:
-            object.__setattr__(self, "first", self.start)
+        self.n_rows = self.stop - self.start
 
     def tiles(self, size: int, scratch: Scratch) -> Iterator[Tile]:
         table, offset = self.table, self.first - self.start
@@ -353,7 +338,7 @@ class _Span(Part):
         table, where = self.table, slice(self.start, self.stop)
         shipped = replace(
             table,
-            rows=table.rows.part(self.start, self.stop),
+            rows=table.rows.shipped(where),
             labels=None if table.labels is None else table.labels[where],
             weights=None if table.weights is None else table.weights[where],
         )
@@ -371,9 +356,7 @@ def as_rows(table: Any) -> Rows:
     """Return the argument if it is a source of rows, else a source for it as an array."""
     if isinstance(table, Rows):
         return table
-    if issparse(table):
-        from mercer.engine.sparse_rows import SparseRows
-
+    if sparse.issparse(table):
         return SparseRows(table)
     array = np.asarray(table)
     if array.ndim != 2:

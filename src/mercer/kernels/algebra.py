@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import clone
 
 from mercer._stored import stored
 from mercer._typing import FloatArray
-from mercer.kernels.base import Kernel, Section
+from mercer.kernels.base import Gradients, Kernel, Section
 from mercer.kernels.closed_form import Pair, closed_form
 from mercer.kernels.profiles import CUTOFF
 
@@ -22,6 +22,8 @@ _Values = Callable[[], FloatArray]
 
 class _Pair(Kernel):
     """Two kernels, ``left`` and ``right``; their parameters nest under these names."""
+
+    _operation: ClassVar[np.ufunc]
 
     def __init__(self, left: Kernel, right: Kernel) -> None:
         self.left = left
@@ -45,40 +47,31 @@ class _Pair(Kernel):
         """Logarithms of both kernels' parameters, named ``left__…`` and ``right__…``."""
         return _named(self.left.get_log_parameters(), self.right.get_log_parameters())
 
+    def bind(self, points: FloatArray, dtype: Any = np.float64) -> Section:
+        """Prepare k(·, points) for many tiles of rows."""
+        return _PairSection(self.left.bind(points, dtype), self.right.bind(points, dtype), self._operation)
+
+    def diagonal(self, rows: FloatArray) -> FloatArray:
+        """Sum or product of the diagonals."""
+        return np.asarray(self._operation(self.left.diagonal(rows), self.right.diagonal(rows)))
+
     @abstractmethod
     def _shares(self, weights: FloatArray, left: _Values, right: _Values) -> tuple[FloatArray, FloatArray]:
         """By what a gradient of each kernel is weighted, given functions that compute the values of both."""
 
-    def points_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> FloatArray:
-        """The sum of both kernels' contributions."""
-        left, right = self._tile_shares(rows, points, weights)
-        return self.left.points_gradient(rows, points, left) + self.right.points_gradient(rows, points, right)
-
-    def parameter_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
-        """Those of both kernels, side by side."""
-        left, right = self._tile_shares(rows, points, weights)
-        return _named(
-            self.left.parameter_gradient(rows, points, left), self.right.parameter_gradient(rows, points, right)
-        )
-
     def gradients(
-        self, rows: FloatArray, points: FloatArray, weights: FloatArray
-    ) -> tuple[FloatArray, dict[str, FloatArray]]:
-        """Both kinds of gradients, each kernel's from one tile."""
-        left, right = self._tile_shares(rows, points, weights)
-        (by_points, by_left), (more, by_right) = (
-            self.left.gradients(rows, points, left),
-            self.right.gradients(rows, points, right),
-        )
+        self, rows: FloatArray, points: FloatArray, weights: FloatArray, *, parameters: bool = True
+    ) -> Gradients:
+        """Contributions of both kernels: those by the points add up."""
+        left, right = self._shares(weights, lambda: self.left(rows, points), lambda: self.right(rows, points))
+        by_points, by_left = self.left.gradients(rows, points, left, parameters=parameters)
+        more, by_right = self.right.gradients(rows, points, right, parameters=parameters)
         return by_points + more, _named(by_left, by_right)
 
     def diagonal_gradient(self, rows: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
         """Those of both kernels, side by side."""
         left, right = self._shares(weights, lambda: self.left.diagonal(rows), lambda: self.right.diagonal(rows))
         return _named(self.left.diagonal_gradient(rows, left), self.right.diagonal_gradient(rows, right))
-
-    def _tile_shares(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-        return self._shares(weights, lambda: self.left(rows, points), lambda: self.right(rows, points))
 
 
 @stored
@@ -92,13 +85,7 @@ class Sum(_Pair):
     array([[2.    , 2.6065]])
     """
 
-    def bind(self, points: FloatArray, dtype: Any = np.float64) -> Section:
-        """Prepare k(·, points) for many tiles of rows."""
-        return _PairSection(self.left.bind(points, dtype), self.right.bind(points, dtype), np.add, flush=False)
-
-    def diagonal(self, rows: FloatArray) -> FloatArray:
-        """Sum of the diagonals."""
-        return self.left.diagonal(rows) + self.right.diagonal(rows)
+    _operation = np.add
 
     def _shares(self, weights: FloatArray, left: _Values, right: _Values) -> tuple[FloatArray, FloatArray]:
         return weights, weights
@@ -122,13 +109,7 @@ class Product(_Pair):
     array([[1.    , 1.2131]])
     """
 
-    def bind(self, points: FloatArray, dtype: Any = np.float64) -> Section:
-        """Prepare k(·, points) for many tiles of rows."""
-        return _PairSection(self.left.bind(points, dtype), self.right.bind(points, dtype), np.multiply, flush=True)
-
-    def diagonal(self, rows: FloatArray) -> FloatArray:
-        """Product of the diagonals."""
-        return self.left.diagonal(rows) * self.right.diagonal(rows)
+    _operation = np.multiply
 
     def _shares(self, weights: FloatArray, left: _Values, right: _Values) -> tuple[FloatArray, FloatArray]:
         return weights * right(), weights * left()  # the product rule
@@ -142,14 +123,14 @@ class Product(_Pair):
 
 
 class _PairSection(Section):
-    def __init__(self, left: Section, right: Section, operation: np.ufunc, *, flush: bool) -> None:
-        self._left, self._right, self._operation, self._flush = left, right, operation, flush
+    def __init__(self, left: Section, right: Section, operation: np.ufunc) -> None:
+        self._left, self._right, self._operation = left, right, operation
         self.n_points, self.dtype = left.n_points, left.dtype
 
     def tile(self, rows: FloatArray, out: FloatArray | None = None) -> FloatArray:
         out = self._left.tile(rows, out)
         self._operation(out, self._right.tile(rows), out=out)
-        if self._flush:  # a product of two small values may be subnormal
+        if self._operation is np.multiply:  # a product of two small values may be subnormal
             out[np.abs(out) < CUTOFF[self.dtype]] = 0.0
         return out
 

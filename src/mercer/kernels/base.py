@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from mercer.kernels.algebra import Sum
     from mercer.kernels.closed_form import Form
 
-__all__ = ["Factors", "Kernel", "Section", "as_kernel", "check_positive", "tile_buffer"]
+__all__ = ["Factors", "Gradients", "Kernel", "Section", "as_kernel", "check_positive", "tile_buffer"]
 
+Gradients = tuple[FloatArray, dict[str, FloatArray]]  # by the points, and by log-parameters
 
 _DIAGONAL_TILE = 16  # rows: of a small square of kernel values only the diagonal is used
 
@@ -39,18 +40,10 @@ class Factors(NamedTuple):
 
 
 class Section(ABC):
-    """The function rows ↦ k(rows, points), with all that depends on the points alone already done.
+    """The function rows ↦ k(rows, points), with all that depends on the points alone already done."""
 
-    Attributes
-    ----------
-    n_points : int
-        Columns of a tile.
-    dtype : numpy.dtype
-        Type of a tile, float32 or float64.
-    """
-
-    n_points: int
-    dtype: np.dtype[Any]
+    n_points: int  # columns of a tile
+    dtype: np.dtype[Any]  # of a tile, float32 or float64
 
     @abstractmethod
     def tile(self, rows: FloatArray, out: FloatArray | None = None) -> FloatArray:
@@ -72,9 +65,9 @@ class Kernel(BaseEstimator, ABC):
     sees ``kernel__length_scale``. They add and multiply with ``+`` and ``*``, and a positive number
     times a kernel scales it.
 
-    A subclass defines ``bind``, ``diagonal``, ``points_gradient`` and ``parameter_gradient``; ``log_parameters`` names
-    its positive parameters, with respect to whose logarithms the gradient is taken. With a ``name``, estimators accept
-    it as ``kernel="name"``; with a ``closed_form`` it can be exported.
+    A subclass defines ``bind``, ``diagonal`` and ``gradients``; ``log_parameters`` names its positive parameters, with
+    respect to whose logarithms the gradient is taken. With a ``name``, estimators accept it as ``kernel="name"``; with
+    a ``closed_form`` it can be exported.
     """
 
     name: ClassVar[str | None] = None
@@ -96,38 +89,23 @@ class Kernel(BaseEstimator, ABC):
         """k(x, x) for each row, shape (rows,)."""
 
     @abstractmethod
-    def points_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> FloatArray:
-        r"""Contract the gradient with respect to the points, :math:`\sum_i g_{ij}\,\partial k(x_i, z_j)/\partial z_j`.
-
-        Parameters
-        ----------
-        rows : array (n, d)
-        points : array (m, d)
-        weights : array (n, m)
-            The contraction g; nothing of size n·m·d is formed.
-
-        Returns
-        -------
-        array (m, d)
-        """
-
-    @abstractmethod
-    def parameter_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
-        r"""Contract the gradient with respect to log-parameters.
-
-        This is :math:`\sum_{ij} g_{ij}\,\partial k_{ij}/\partial\log\theta`.
-
-        Returns
-        -------
-        dict
-            One array per name in ``get_log_parameters()``, of that parameter's shape.
-        """
-
     def gradients(
-        self, rows: FloatArray, points: FloatArray, weights: FloatArray
-    ) -> tuple[FloatArray, dict[str, FloatArray]]:
-        """``points_gradient`` and ``parameter_gradient`` together, for kernels that can share their work."""
-        return self.points_gradient(rows, points, weights), self.parameter_gradient(rows, points, weights)
+        self, rows: FloatArray, points: FloatArray, weights: FloatArray, *, parameters: bool = True
+    ) -> Gradients:
+        r"""Contract both gradients with weights g of shape (n, m); nothing of size n·m·d is formed.
+
+        By the points (m, d): :math:`\sum_i g_{ij}\,\partial k(x_i, z_j)/\partial z_j`. By each of
+        ``get_log_parameters()``, in its shape: :math:`\sum_{ij} g_{ij}\,\partial k_{ij}/\partial\log\theta`; these may
+        be left out if ``parameters`` is false.
+        """
+
+    def points_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> FloatArray:
+        """The first of ``gradients``."""
+        return self.gradients(rows, points, weights, parameters=False)[0]
+
+    def parameter_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
+        """The second of ``gradients``."""
+        return self.gradients(rows, points, weights)[1]
 
     def diagonal_gradient(self, rows: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
         """Contract the gradient of k(x, x) with respect to log-parameters, Σ g_i ∂k(x_i, x_i)/∂log θ; weights (n,)."""
@@ -183,7 +161,8 @@ class Kernel(BaseEstimator, ABC):
         """Whether the other kernel is of the same type with the same parameters."""
         if type(self) is not type(other):
             return False
-        return all(_same(a, b) for a, b in zip(_leaves(self), _leaves(other), strict=True))
+        theirs = other.get_params(deep=False)
+        return all(_same(mine, theirs[name]) for name, mine in self.get_params(deep=False).items())
 
     def __add__(self, other: object) -> Sum:
         """Sum of two kernels."""
@@ -201,9 +180,7 @@ class Kernel(BaseEstimator, ABC):
             return self._scaled(check_positive(other, "the factor of a kernel"))
         return NotImplemented
 
-    def __rmul__(self, other: object) -> Kernel:
-        """Product of a positive number and a kernel."""
-        return self.__mul__(other)
+    __rmul__ = __mul__
 
     def _scaled(self, factor: float) -> Kernel:
         return clone(self).set_params(amplitude=self.amplitude * factor)  # type: ignore[no-any-return]
@@ -265,27 +242,16 @@ def tile_buffer(section: Section, n_rows: int, out: FloatArray | None) -> FloatA
     return out
 
 
-def _leaves(kernel: Any) -> Iterator[Any]:
-    for name, value in sorted(kernel.get_params(deep=False).items()):
-        yield name
-        if isinstance(value, Kernel):
-            yield type(value)
-            yield from _leaves(value)
-        else:
-            yield value
-
-
 def _same(first: Any, second: Any) -> bool:
+    if isinstance(first, Kernel):
+        return first.equals(second)
     if isinstance(first, (np.ndarray, list, tuple)) or isinstance(second, (np.ndarray, list, tuple)):
         return bool(np.array_equal(np.asarray(first), np.asarray(second)))
     if isinstance(first, partial) and isinstance(second, partial):
         return (first.func, first.args, first.keywords) == (second.func, second.args, second.keywords)
-    return bool(first == second) or (callable(first) and _same_pickle(first, second))
-
-
-def _same_pickle(first: Any, second: Any) -> bool:
-    """Whether two callables are copies of each other; those that cannot be pickled are not known to be."""
-    try:
+    if first == second or not callable(first):
+        return bool(first == second)
+    try:  # callables may be copies of each other; those that cannot be pickled are not known to be
         return pickle.dumps(first) == pickle.dumps(second)
     except (pickle.PicklingError, AttributeError, TypeError):
         return False

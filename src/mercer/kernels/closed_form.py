@@ -40,7 +40,6 @@ __all__ = [
     "OfInnerProduct",
     "Pair",
     "closed_form",
-    "has_closed_form",
     "is_product",
 ]
 
@@ -87,22 +86,11 @@ class Pair:
 Form: TypeAlias = OfDistance | OfInnerProduct | Pair
 
 
-def has_closed_form(kernel: Kernel) -> bool:
-    """Whether a kernel can be written in another language.
-
-    Its own class must say so: a subclass may have changed the formula.
-    """
-    parts = [part for part in kernel.get_params(deep=False).values() if hasattr(part, "closed_form")]
-    return "closed_form" in vars(type(kernel)) and all(map(has_closed_form, parts))
-
-
 def closed_form(kernel: Kernel, n_features: int) -> Form:
     """The formula of a kernel on rows of that width.
 
-    Raises
-    ------
-    TypeError
-        If the class of the kernel does not declare one: an arbitrary Python function cannot be written in C.
+    ``TypeError`` if its own class does not declare one: an arbitrary Python function cannot be written in C, and a
+    subclass may have changed the formula.
     """
     kernel.check(n_features)
     if "closed_form" not in vars(type(kernel)):

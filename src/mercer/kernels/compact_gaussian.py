@@ -14,7 +14,7 @@ from mercer.kernels.base import check_positive
 from mercer.kernels.closed_form import OfDistance
 from mercer.kernels.compact import Compact
 from mercer.kernels.profiles import as_power, distance, elementwise, exp, power
-from mercer.kernels.stationary import Contraction, Formula
+from mercer.kernels.stationary import Formula
 
 __all__ = ["CompactGaussian"]
 
@@ -138,25 +138,16 @@ class CompactGaussian(Compact):
         scale, exponent = self.inverse_scale(n_features), self.for_dimension(n_features).steepness
         return OfDistance(float(self.amplitude), scale, "squared", radius=self.radius, power=exponent)
 
-    def contraction(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> Contraction:
-        """All gradients of one tile, contracted; a given cutoff stays where it is when the length scale changes."""
+    def _by_length_scale(
+        self, by_scale: FloatArray, exponents: FloatArray, slopes: FloatArray, values: FloatArray
+    ) -> FloatArray:
+        """A given cutoff stays where it is when the length scale changes: θ = cutoff/ℓ̄ falls when ℓ grows."""
         if self.cutoff is None:
-            return super().contraction(rows, points, weights)
-        self.check(np.shape(points)[1])
-        return _CutContraction(self.for_dimension(np.shape(points)[1]), rows, points, weights)
-
-
-class _CutContraction(Contraction):
-    """Gradients for a cutoff in the units of the features: θ = cutoff/ℓ̄ falls when a length scale grows."""
-
-    def by_parameters(self) -> dict[str, FloatArray]:
-        gradient = super().by_parameters()
+            return by_scale
         # ∂k/∂log θ = A ν b^(ν-1) (r/θ) exp(E) = r² (dk/dE - k); pairs outside may have an infinite r
-        squares = np.where(self._slopes != 0, -2.0 * self._exponents, 0.0)
-        by_radius = np.vdot(squares, self._slopes - self._values())
-        # ∂log θ/∂log ℓ_f = -1/d
-        gradient["length_scale"] = gradient["length_scale"] - by_radius / np.size(self._kernel.length_scale)
-        return gradient
+        squares = np.where(slopes != 0, -2.0 * exponents, 0.0)
+        by_radius = np.vdot(squares, slopes - values)
+        return np.asarray(by_scale - by_radius / np.size(self.length_scale))  # ∂log θ/∂log ℓ_f = -1/d
 
 
 def _geometric_mean(length_scale: Any) -> float:

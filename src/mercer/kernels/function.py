@@ -61,19 +61,15 @@ class Function(Kernel):
         blocks = [rows[start : start + _DIAGONAL_BLOCK] for start in range(0, len(rows), _DIAGONAL_BLOCK)]
         return np.concatenate([np.diagonal(self(block)) for block in blocks] or [np.empty(0)])
 
-    def points_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> NoReturn:
+    def gradients(
+        self, rows: FloatArray, points: FloatArray, weights: FloatArray, *, parameters: bool = True
+    ) -> NoReturn:
         """Refused: the derivative of an arbitrary function is not known."""
-        raise NotImplementedError(_NO_GRADIENT)
-
-    def parameter_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> NoReturn:
-        """Refused: the derivative of an arbitrary function is not known."""
-        raise NotImplementedError(_NO_GRADIENT)
-
-
-_NO_GRADIENT = (
-    "A kernel given as a function has no known gradient. Use a kernel of mercer.kernels, or subclass "
-    "mercer.kernels.Kernel and write points_gradient and parameter_gradient."
-)
+        msg = (
+            "A kernel given as a function has no known gradient. Use a kernel of mercer.kernels, or subclass "
+            "mercer.kernels.Kernel and write `gradients`."
+        )
+        raise NotImplementedError(msg)
 
 
 class _FunctionSection(Section):

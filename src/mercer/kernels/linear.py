@@ -8,7 +8,7 @@ import numpy as np
 
 from mercer._stored import stored
 from mercer._typing import FloatArray
-from mercer.kernels.base import Kernel, Section, check_positive, tile_buffer
+from mercer.kernels.base import Gradients, Kernel, Section, check_positive, tile_buffer
 from mercer.kernels.closed_form import OfInnerProduct
 
 __all__ = ["InnerProducts", "Linear"]
@@ -50,13 +50,12 @@ class Linear(Kernel):
         rows = np.asarray(rows, dtype=np.float64)
         return np.asarray(float(self.amplitude) * np.einsum("ij,ij->i", rows, rows))
 
-    def points_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> FloatArray:
-        """Contract ∂k/∂z = A x; see ``Kernel``."""
-        return np.asarray(self.amplitude * (weights.T @ np.asarray(rows, dtype=np.float64)))
-
-    def parameter_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
-        """Contract ∂k/∂log A = k; see ``Kernel``."""
-        return {"amplitude": np.asarray(np.sum(weights * self(rows, points)))}
+    def gradients(
+        self, rows: FloatArray, points: FloatArray, weights: FloatArray, *, parameters: bool = True
+    ) -> Gradients:
+        """Contract ∂k/∂z = A x and ∂k/∂log A = k; see ``Kernel``."""
+        by_points = np.asarray(self.amplitude * (weights.T @ np.asarray(rows, dtype=np.float64)))
+        return by_points, {"amplitude": np.asarray(np.sum(weights * self(rows, points)))} if parameters else {}
 
     def diagonal_gradient(self, rows: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
         """∂k/∂log A = k."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from mercer._stored import stored
 from mercer._typing import FloatArray
-from mercer.kernels.base import Kernel, Section, check_positive
+from mercer.kernels.base import Gradients, Kernel, Section, check_positive
 from mercer.kernels.closed_form import OfInnerProduct
 from mercer.kernels.linear import InnerProducts
 
@@ -73,14 +73,14 @@ class Polynomial(Kernel):
         """A (s|x|² + c)^p."""
         return np.asarray(self.amplitude * self._base(_squares(rows)) ** self.degree)
 
-    def points_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> FloatArray:
-        """Contract ∂k/∂z = A p s (s x·z + c)^(p-1) x; see ``Kernel``."""
-        slopes = weights * self._slopes(_products(rows, points))
-        return np.asarray(self.scale * slopes.T @ np.asarray(rows, dtype=np.float64))
-
-    def parameter_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
-        """Contract the gradient with respect to log scale, log offset, log amplitude; see ``Kernel``."""
-        return self._contracted(_products(rows, points), weights)
+    def gradients(
+        self, rows: FloatArray, points: FloatArray, weights: FloatArray, *, parameters: bool = True
+    ) -> Gradients:
+        """Contract ∂k/∂z = A p s (s x·z + c)^(p-1) x, and by log scale, log offset, log amplitude; see ``Kernel``."""
+        rows = np.asarray(rows, dtype=np.float64)
+        inner = rows @ np.asarray(points, dtype=np.float64).T
+        by_points = np.asarray(self.scale * (weights * self._slopes(inner)).T @ rows)
+        return by_points, self._contracted(inner, weights) if parameters else {}
 
     def diagonal_gradient(self, rows: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
         """As above, with x·x in place of x·z."""
@@ -123,10 +123,6 @@ class _PolynomialSection(Section):
             out *= self._amplitude
         out[np.abs(out) < np.finfo(self.dtype).tiny] = 0.0  # BLAS is slow with subnormal numbers
         return out
-
-
-def _products(rows: FloatArray, points: FloatArray) -> FloatArray:
-    return np.asarray(rows, dtype=np.float64) @ np.asarray(points, dtype=np.float64).T
 
 
 def _squares(rows: FloatArray) -> FloatArray:

@@ -38,20 +38,16 @@ class Precomputed(Kernel):
         )
         raise ValueError(msg)
 
-    def points_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> NoReturn:
+    def gradients(
+        self, rows: FloatArray, points: FloatArray, weights: FloatArray, *, parameters: bool = True
+    ) -> NoReturn:
         """Refused: the kernel is not known as a function."""
-        raise NotImplementedError(_NO_GRADIENT)
-
-    def parameter_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> NoReturn:
-        """Refused: the kernel is not known as a function."""
-        raise NotImplementedError(_NO_GRADIENT)
+        msg = "a precomputed kernel matrix has no gradient: pass a kernel and the rows themselves."
+        raise NotImplementedError(msg)
 
     def _scaled(self, factor: float) -> NoReturn:
         msg = f"{factor} times a precomputed kernel: multiply the kernel matrix itself."
         raise TypeError(msg)
-
-
-_NO_GRADIENT = "a precomputed kernel matrix has no gradient: pass a kernel and the rows themselves."
 
 
 class _PrecomputedSection(Section):

@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from mercer._jit import array_at, bits_to_float, callback, float_to_bits, inlined, jit, jit_sum, overload, scalar
+from mercer._jit import array_at, bits_to_float, float_to_bits, inlined, jit, jit_sum, overload, scalar
 from mercer._typing import FloatArray, IntArray
 from mercer.kernels.closed_form import is_product
 
@@ -46,8 +46,8 @@ __all__ = [
     "representable",
     "scale_points",
     "scale_rows",
+    "scale_rows_at",
     "scaled_exponent",
-    "scaling_callback",
     "smallest_value",
     "vanishing",
 ]
@@ -297,12 +297,8 @@ def scale_rows(rows: FloatArray, shift: FloatArray, inverse_scale: FloatArray, o
     return largest
 
 
-def scaling_callback() -> int:
-    """``scale_rows`` for compiled code; see ``Factors``. Scales: shift, then inverse scale."""
-    return callback(_scale_rows, "fiifff")
-
-
-def _scale_rows(rows: Any, n_rows: Any, n_features: Any, scales: Any, left: Any, largest: Any) -> None:
+def scale_rows_at(rows: Any, n_rows: Any, n_features: Any, scales: Any, left: Any, largest: Any) -> None:
+    """``scale_rows`` as a callback of compiled code; see ``Factors``. Scales: shift, then inverse scale."""
     n, d = n_rows[0], n_features[0]
     both, out = array_at(scales, (2, d)), array_at(left, (n, d + 2))
     array_at(largest, 1)[0] = scale_rows(array_at(rows, (n, d)), both[0], both[1], out)
@@ -349,19 +345,11 @@ def recompute_pairs(
     negligible, of rows with a large norm; and, by kernels with a kink at r = 0, where r is small beside |x̃|: an error
     of 1e-15 in r² is one of 3e-8 in r.
 
-    Parameters
-    ----------
-    tile : array (T, m)
-        Exponents, changed in place.
-    norms : array (T,)
-        -|x̃|²/2.
-    rows : array (T, d)
-    points : array (m, d), float64
-    inverse_scale : array (d,), float64
-    limits : four or five numbers
-        Norm |x̃|²/2 above which rows are looked at; exponent above which a value is not negligible; relative error of an
-        exponent's parts; share of |x̃|²/2 below which an exponent is recomputed whatever the norm (0 without a kink);
-        exponent below which kernel values are exactly zero, and never recomputed (none without the fifth).
+    The tile (T, m) of exponents is changed in place; norms (T,) are -|x̃|²/2; points (m, d) and the inverse scale (d,)
+    are float64. The limits are: norm |x̃|²/2 above which rows are looked at; exponent above which a value is not
+    negligible; relative error of an exponent's parts; share of |x̃|²/2 below which an exponent is recomputed whatever
+    the norm (0 without a kink); exponent below which kernel values are exactly zero, and never recomputed (none without
+    the fifth).
     """
     far, negligible, rounding, kink = limits[:4]
     edge = limits[-1] if len(limits) > 4 else -np.inf

@@ -15,16 +15,16 @@ where it is not small and could be seen, the exponents are computed again from d
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from scipy.spatial.distance import pdist
 from sklearn.base import clone
 
+from mercer._jit import callback
 from mercer._typing import FloatArray, IntArray
-from mercer.kernels.base import Factors, Kernel, Section, check_positive, tile_buffer
-from mercer.kernels.profiles import Elementwise, Profile, recompute_pairs, scale_points, scale_rows, scaling_callback
+from mercer.kernels.base import Factors, Gradients, Kernel, Section, check_positive, tile_buffer
+from mercer.kernels.profiles import Elementwise, Profile, recompute_pairs, scale_points, scale_rows, scale_rows_at
 
 __all__ = ["Formula", "Stationary", "median_distance"]
 
@@ -89,9 +89,12 @@ class Stationary(Kernel):
         return None
 
     def inverse_scale(self, n_features: int) -> FloatArray:
-        """1/ℓ of each feature, for a closed form."""
+        """1/ℓ of each feature."""
         if isinstance(self.length_scale, str):
-            msg = f"length_scale={self.length_scale!r} is a number only for given rows: export a model that is fitted."
+            msg = (
+                f"length_scale={self.length_scale!r} is a number only for given rows: fit a model, or call "
+                "kernel.resolve(rows)."
+            )
             raise ValueError(msg)  # noqa: TRY004  as for other values of this parameter
         return np.full(n_features, 1.0 / np.asarray(self.length_scale, dtype=np.float64))
 
@@ -107,16 +110,8 @@ class Stationary(Kernel):
 
     def bind(self, points: FloatArray, dtype: Any = np.float64) -> StationarySection:
         """Prepare k(·, points) for many tiles of rows."""
-        dtype = np.dtype(dtype)
         self.check(np.shape(points)[1])
-        if isinstance(self.length_scale, str):
-            msg = (
-                f"length_scale={self.length_scale!r} is a number only for given rows: fit a model, or call "
-                "kernel.resolve(rows)."
-            )
-            raise ValueError(msg)  # noqa: TRY004  as for other values of this parameter
-        kernel = self.for_dimension(np.shape(points)[1])
-        return StationarySection(kernel, points, dtype=dtype, profile=kernel.profile(dtype), callback=kernel.callback)
+        return StationarySection(self.for_dimension(np.shape(points)[1]), points, np.dtype(dtype))
 
     def rebind(self, section: Section, points: FloatArray, changed: slice | IntArray) -> Section:
         """Change some points of a section in place; its centre stays."""
@@ -163,25 +158,51 @@ class Stationary(Kernel):
             resolved.length_scale = median_distance(sample, weights)
         return resolved  # type: ignore[no-any-return]
 
-    def points_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> FloatArray:
-        """Contract the gradient with respect to the points; see ``Kernel``."""
-        return self.contraction(rows, points, weights).by_points()
-
-    def parameter_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
-        """Contract the gradient with respect to log length scale and log amplitude; see ``Kernel``."""
-        return self.contraction(rows, points, weights).by_parameters()
-
     def gradients(
-        self, rows: FloatArray, points: FloatArray, weights: FloatArray
-    ) -> tuple[FloatArray, dict[str, FloatArray]]:
+        self, rows: FloatArray, points: FloatArray, weights: FloatArray, *, parameters: bool = True
+    ) -> Gradients:
         """Both contractions, from one tile of exponents."""
-        contraction = self.contraction(rows, points, weights)
-        return contraction.by_points(), contraction.by_parameters()
+        rows, section = np.asarray(rows, dtype=np.float64), self.bind(points)
+        kernel, exponents = section.kernel, section.exponents(rows)
+        slopes = exponents.copy()
+        kernel.slope(slopes.dtype)(slopes)
+        slopes *= weights  # g_ij k'(E_ij)
+        x, z = section.scaled(rows), section.points
+        with np.errstate(over="ignore", invalid="ignore"):
+            by_points, by_scale = kernel._contract(slopes, exponents, x, z)
+        if not (np.all(np.isfinite(by_points)) and np.all(np.isfinite(by_scale))):
+            # Pairs so far apart that they have no weight may have exponents and squares that are not finite.
+            used = slopes != 0
+            x = np.where(np.any(used, axis=1)[:, np.newaxis], x, 0.0)
+            z = np.where(np.any(used, axis=0)[:, np.newaxis], z, 0.0)
+            by_points, by_scale = kernel._contract(slopes, np.where(used, exponents, 0.0), x, z)
+        by_points *= section.inverse_scale
+        if not parameters:
+            return by_points, {}
+        values = slopes
+        if not kernel.own_slope:
+            values = exponents.copy()
+            kernel.profile(values.dtype)(values)
+            values *= weights  # g_ij k(E_ij)
+        by_scale = kernel._by_length_scale(by_scale, exponents, slopes, values)
+        return by_points, {"length_scale": by_scale, "amplitude": np.asarray(np.sum(values))}
 
-    def contraction(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> Contraction:
-        """All gradients of one tile, contracted."""
-        self.check(np.shape(points)[1])
-        return Contraction(self.for_dimension(np.shape(points)[1]), rows, points, weights)
+    def _by_length_scale(
+        self, by_scale: FloatArray, exponents: FloatArray, slopes: FloatArray, values: FloatArray
+    ) -> FloatArray:
+        """The gradient by log ℓ, from that by way of the exponents and contracted tiles; the same, if φ has no ℓ."""
+        return by_scale
+
+    def _contract(
+        self, slopes: FloatArray, exponents: FloatArray, x: FloatArray, z: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        by_point, pulled = np.sum(slopes, axis=0), slopes.T @ x
+        by_points = pulled - by_point[:, np.newaxis] * z  # Σ_i g_ij k'(E_ij) (x̃_i - z̃_j)
+        if np.ndim(self.length_scale) == 0:
+            return by_points, np.asarray(-2.0 * np.vdot(slopes, exponents))  # ∂E/∂log ℓ = -2E
+        # Σ_ij g_ij k'(E_ij) (x̃_if - z̃_jf)² for each feature f, without an array of size n·m·d
+        squares = np.sum(slopes, axis=1) @ x**2 + by_point @ z**2 - 2.0 * np.sum(z * pulled, axis=0)
+        return by_points, squares
 
     def diagonal_gradient(self, rows: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
         """k(x, x) is the amplitude, whatever the length scale."""
@@ -192,26 +213,17 @@ class Stationary(Kernel):
 class StationarySection(Section):
     """Scaled and shifted points, with their norms folded in."""
 
-    def __init__(
-        self,
-        kernel: Stationary,
-        points: FloatArray,
-        *,
-        dtype: np.dtype[Any],
-        profile: Profile,
-        callback: Callable[[], tuple[int, FloatArray] | None] = lambda: None,
-    ) -> None:
+    def __init__(self, kernel: Stationary, points: FloatArray, dtype: np.dtype[Any]) -> None:
         points = np.asarray(points, dtype=np.float64)
         self.n_points, self.n_features = points.shape
-        self.dtype, self._profile, self._callback = dtype, profile, callback
+        self._inverse_scale64 = kernel.inverse_scale(self.n_features)
+        self.kernel, self.dtype, self._profile = kernel, dtype, kernel.profile(dtype)
         self._given = np.array(points)  # a copy: the caller's points may change
         # The shift in the tile's own dtype, so that rows and points are moved by exactly the same amount; the median,
         # because an outlier among the points must not move the others.
         self.shift = (np.median(points, axis=0) if len(points) else np.zeros(self.n_features)).astype(dtype)
         self._shift64 = self.shift.astype(np.float64)
-        inverse_scale = np.broadcast_to(1.0 / np.asarray(kernel.length_scale, dtype=np.float64), self.n_features)
-        self._inverse_scale64 = np.ascontiguousarray(inverse_scale)
-        self.inverse_scale = inverse_scale.astype(dtype)
+        self.inverse_scale = self._inverse_scale64.astype(dtype)
         self.points = np.empty(points.shape, dtype=dtype)  # z̃, (m, d)
         self._folded = np.ones((self.n_points, self.n_features + 2), dtype=dtype).T  # (d+2, m)
         self._limits = kernel.limits(dtype)
@@ -258,64 +270,17 @@ class StationarySection(Section):
 
     def factors(self) -> Factors | None:
         """Rows with their norms folded in; None if exponents would have to be computed from differences."""
-        callback = self._callback() if self.dtype == np.float64 and not self._limits[3] > 0 else None
-        if callback is None:
+        profile = self.kernel.callback() if self.dtype == np.float64 and not self._limits[3] > 0 else None
+        if profile is None:
             return None
         scales = np.concatenate([self.shift, self.inverse_scale])
-        parameters = np.concatenate([callback[1], self._limits[:3]])
-        return Factors(self.n_features + 2, scaling_callback(), scales, FARTHEST, callback[0], parameters)
+        parameters, scaling = np.concatenate([profile[1], self._limits[:3]]), callback(scale_rows_at, "fiifff")
+        return Factors(self.n_features + 2, scaling, scales, FARTHEST, profile[0], parameters)
 
     def left_factors(self, rows: FloatArray) -> FloatArray | None:
         """[x̃, -|x̃|²/2, 1]."""
         left = np.empty((len(rows), self.n_features + 2))
         return left if scale_rows(rows, self.shift, self.inverse_scale, left) <= FARTHEST else None
-
-
-class Contraction:
-    """Σ g_ij ∂k(x_i, z_j), by points and by parameters, from one tile of exponents."""
-
-    def __init__(self, kernel: Stationary, rows: FloatArray, points: FloatArray, weights: FloatArray) -> None:
-        dtype = np.dtype(np.float64)
-        self._kernel, self._weights = kernel, weights
-        self._section = StationarySection(kernel, points, dtype=dtype, profile=kernel.profile(dtype))
-        rows = np.asarray(rows, dtype=dtype)
-        exponents = self._exponents = self._section.exponents(rows)
-        self._slopes = exponents.copy()
-        kernel.slope(dtype)(self._slopes)
-        self._slopes *= weights  # g_ij k'(E_ij)
-        self._x, self._z = self._section.scaled(rows), self._section.points
-        self._by_points, self._by_scale = np.empty(0), np.empty(0)
-        with np.errstate(over="ignore", invalid="ignore"):
-            self._contract(exponents)
-        if not (np.all(np.isfinite(self._by_points)) and np.all(np.isfinite(self._by_scale))):
-            # Pairs so far apart that they have no weight may have exponents and squares that are not finite.
-            used = self._slopes != 0
-            self._x = np.where(np.any(used, axis=1)[:, np.newaxis], self._x, 0.0)
-            self._z = np.where(np.any(used, axis=0)[:, np.newaxis], self._z, 0.0)
-            self._contract(np.where(used, exponents, 0.0))
-
-    def _contract(self, exponents: FloatArray) -> None:
-        slopes, x, z = self._slopes, self._x, self._z
-        by_point, pulled = np.sum(slopes, axis=0), slopes.T @ x
-        # Σ_i g_ij k'(E_ij) (x̃_i - z̃_j)/ℓ
-        self._by_points = (pulled - by_point[:, np.newaxis] * z) * self._section.inverse_scale
-        if np.ndim(self._kernel.length_scale) == 0:
-            self._by_scale = np.asarray(-2.0 * np.vdot(slopes, exponents))  # ∂E/∂log ℓ = -2E
-        else:
-            # Σ_ij g_ij k'(E_ij) (x̃_if - z̃_jf)² for each feature f, without an array of size n·m·d
-            self._by_scale = np.sum(slopes, axis=1) @ x**2 + by_point @ z**2 - 2.0 * np.sum(z * pulled, axis=0)
-
-    def _values(self) -> FloatArray:
-        values = self._exponents.copy()
-        self._kernel.profile(values.dtype)(values)
-        return np.multiply(values, self._weights, out=values)  # g_ij k(E_ij)
-
-    def by_points(self) -> FloatArray:
-        return self._by_points
-
-    def by_parameters(self) -> dict[str, FloatArray]:
-        by_amplitude = np.sum(self._slopes if self._kernel.own_slope else self._values())
-        return {"length_scale": self._by_scale, "amplitude": np.asarray(by_amplitude)}
 
 
 def median_distance(sample: FloatArray, weights: FloatArray | None = None) -> float:

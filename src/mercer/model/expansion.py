@@ -21,6 +21,7 @@ from mercer.engine import (
     Evaluation,
     Executor,
     Features,
+    OnFeatures,
     RowPass,
     Threads,
     Tile,
@@ -57,22 +58,11 @@ class Variance:
 
     The last terms are what the data leave unknown on the basis, and what an intercept adds; without ``prior`` the first
     two, the variance of what the basis cannot represent, are left out.
-
-    Attributes
-    ----------
-    lower : array (m, m)
-        L, Fortran-contiguous; only its lower triangle is read.
-    root : array (q, m) or None
-        R.
-    offset : array (q,) or None
-        c.
-    constant : float
-    prior : bool
     """
 
-    lower: FloatArray
-    root: FloatArray | None = None
-    offset: FloatArray | None = None
+    lower: FloatArray  # L, (m, m), Fortran-contiguous; only its lower triangle is read
+    root: FloatArray | None = None  # R, (q, m)
+    offset: FloatArray | None = None  # c, (q,)
     constant: float = 0.0
     prior: bool = True
 
@@ -232,23 +222,15 @@ def as_dtype(values: FloatArray, dtype: np.dtype[Any]) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class _Variances(RowPass):
-    """k(x,x) - |v|² + |Rv - c|² + constant."""
+class _Variances(OnFeatures, RowPass):
+    """k(x,x) - |v|² + |Rv - c|² + constant, with whitened features v."""
 
-    features: Features  # whitened
     variance: Variance
 
     name, fewest, shape = "variance", 64, ()
 
-    @property
-    def width(self) -> int:
-        return self.features.width
-
-    def prepare(self) -> None:
-        self.features.prepare()
-
     def apply(self, tile: Tile, out: AnyArray) -> None:
-        whitened = self.features.tile(tile.rows, tile.scratch.array("features", (tile.n_rows, self.width)))
+        whitened = self.phi(tile)
         residual = self.variance.residual(whitened)
         out[...] = np.einsum("ij,ij->i", residual, residual) + self.variance.constant
         if self.variance.prior:

@@ -14,7 +14,6 @@ outputs         columns                                  ``predict``         ``d
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
@@ -29,7 +28,7 @@ __all__ = ["Components", "Novelty", "OneVsOne", "OneVsRest", "Outputs", "Regress
 Rule = Literal["threshold", "largest", "pairs"]
 
 
-class Outputs(ABC):
+class Outputs:
     """What the columns of an expansion mean.
 
     Attributes
@@ -43,17 +42,17 @@ class Outputs(ABC):
     kind: ClassVar[str]
 
     @property
-    @abstractmethod
     def n_columns(self) -> int | None:
         """Columns of the expansion; None for any number."""
-
-    @abstractmethod
-    def predict(self, values: FloatArray) -> AnyArray:
-        """Predictions from the values of the expansion, shape (n, p)."""
+        return None
 
     def decision(self, values: FloatArray) -> FloatArray:
-        """Decision values as scikit-learn shapes them; where nothing is decided, the predictions."""
-        return self.predict(values)
+        """Decision values from those of the expansion (n, p), as scikit-learn shapes them: (n,) for one column."""
+        return values[:, 0] if self.n_columns == 1 else values
+
+    def predict(self, values: FloatArray) -> AnyArray:
+        """Predictions from the values of the expansion (n, p): these themselves, where nothing is decided."""
+        return self.decision(values)
 
 
 @dataclass(frozen=True)
@@ -81,10 +80,6 @@ class Regression(Outputs):
     def n_columns(self) -> int | None:
         """One if y had one dimension, else any number."""
         return 1 if self.flat else None
-
-    def predict(self, values: FloatArray) -> FloatArray:
-        """The values, in the shape of y."""
-        return values[:, 0] if self.flat else values
 
     def columns(self, targets: FloatArray) -> FloatArray:
         """Targets (n,) or (n, p) as columns."""
@@ -153,10 +148,6 @@ class OneVsRest(Outputs, Coding):
         column = np.arange(self.n_columns) if self.n_columns > 1 else np.array([1])
         return np.where(codes[:, np.newaxis] == column, 1.0, -1.0)
 
-    def decision(self, values: FloatArray) -> FloatArray:
-        """Shape (n,) for two classes, (n, classes) for more."""
-        return values[:, 0] if self.n_columns == 1 else values
-
     def predict(self, values: FloatArray) -> AnyArray:
         """The class of each row: by sign for two classes, by the largest value for more."""
         index = (values[:, 0] > 0).astype(np.intp) if self.n_columns == 1 else np.argmax(values, axis=1)
@@ -209,15 +200,6 @@ class Components(Outputs):
 
     kind: ClassVar[str] = "transformer"
 
-    @property
-    def n_columns(self) -> int | None:
-        """Any number."""
-        return None
-
-    def predict(self, values: FloatArray) -> FloatArray:
-        """The values."""
-        return values
-
 
 @dataclass(frozen=True)
 class Novelty(Outputs):
@@ -226,15 +208,7 @@ class Novelty(Outputs):
     offset: float  # what scores exceed decision values by
 
     kind: ClassVar[str] = "outlier_detector"
-
-    @property
-    def n_columns(self) -> int:
-        """One."""
-        return 1
-
-    def decision(self, values: FloatArray) -> FloatArray:
-        """Positive for rows like those seen, shape (n,)."""
-        return values[:, 0]
+    n_columns: ClassVar[int] = 1
 
     def scores(self, values: FloatArray) -> FloatArray:
         """Decision values without the offset."""

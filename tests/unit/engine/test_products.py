@@ -10,7 +10,6 @@ from mercer.engine import (
     column_squares,
     extend_factor,
     features_times,
-    gram_times,
     kernel_diagonal,
     kernel_matrix,
     kernel_times,
@@ -62,25 +61,6 @@ def test_transposed_times(kernel, m, n_jobs):
     with config_context(working_memory=1):
         result = transposed_times(ArrayRows(table), kernel, points, vectors, executor=Threads(n_jobs))
     np.testing.assert_allclose(result, kernel(table, points).T @ vectors, rtol=1e-9, atol=1e-9)
-
-
-@every_kernel
-@every_executor
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("whitened", [False, True])
-def test_gram_times(kernel, n_jobs, weighted, whitened):
-    table, points, vectors = draw()
-    weights = np.random.default_rng(1).uniform(size=150) if weighted else None
-    lower = np.asfortranarray(cholesky(kernel(points) + np.eye(5), lower=True)) if whitened else None
-    phi = kernel(table, points)
-    if lower is not None:
-        phi = np.linalg.solve(lower, phi.T).T
-    expected = phi.T @ ((1.0 if weights is None else weights[:, np.newaxis]) * (phi @ vectors))
-    with config_context(working_memory=0.005):
-        result = gram_times(
-            ArrayRows(table), Features(kernel, points, lower), vectors, weights=weights, executor=Threads(n_jobs)
-        )
-    np.testing.assert_allclose(result, expected, rtol=1e-10, atol=1e-10 * np.max(np.abs(expected)))
 
 
 @every_kernel
@@ -144,8 +124,8 @@ def test_no_rows():
     assert kernel_diagonal(rows, Gaussian(), executor=executor).shape == (0,)
     nothing = transposed_times(rows, Gaussian(), points, np.empty((0, 2)), executor=executor)
     np.testing.assert_array_equal(nothing, np.zeros((5, 2)))
-    nothing = gram_times(rows, Features(Gaussian(), points), vectors, executor=executor)
-    np.testing.assert_array_equal(nothing, np.zeros((5, 2)))
+    nothing = column_squares(rows, Gaussian(), points, vectors, executor=executor)
+    np.testing.assert_array_equal(nothing, np.zeros(2))
 
 
 PASSES = {
@@ -158,8 +138,8 @@ PASSES = {
     "features_times": lambda rows, kernel, points, vectors, executor: features_times(
         rows, Features(kernel, points), vectors, executor=executor
     ),
-    "gram_times": lambda rows, kernel, points, vectors, executor: gram_times(
-        rows, Features(kernel, points), vectors, executor=executor
+    "column_squares": lambda rows, kernel, points, vectors, executor: column_squares(
+        rows, kernel, points, vectors, executor=executor
     ),
 }
 

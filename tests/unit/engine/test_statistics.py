@@ -6,7 +6,16 @@ import pytest
 from scipy.linalg import cholesky
 from sklearn import config_context
 
-from mercer.engine import ArrayRows, ArrayTable, Features, NormalStatistics, Threads, normal_statistics, row_moments
+from mercer.engine import (
+    ArrayRows,
+    ArrayTable,
+    Features,
+    NormalStatistics,
+    Threads,
+    Tile,
+    normal_statistics,
+    row_moments,
+)
 from mercer.engine.statistics import NormalPass
 from mercer.kernels import Gaussian
 from tests.doubles import GuardedRows
@@ -87,7 +96,7 @@ def test_sums_over_float32_rows_are_of_double_precision():
     data = Data(n=20_000, dtype=np.float32)
     statistics = data.statistics(features=data.features(dtype=np.float32))
     assert statistics.sums.dtype == np.float64
-    phi = data.features(dtype=np.float32, spare=3).tile(data.table)[:, :M]
+    phi = NormalPass(data.features(dtype=np.float32), 1).values(Tile(data.table, np.zeros((20_000, 1))))[:, :M]
     np.testing.assert_allclose(statistics.sums, data.dense(phi), rtol=1e-11)  # 1e-6 and more, were they float32
 
 

@@ -3,7 +3,7 @@ import pytest
 from scipy.linalg import cholesky, solve_triangular
 
 from mercer.engine import Features
-from mercer.kernels import Gaussian, Linear, Polynomial
+from mercer.kernels import Gaussian
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def lower(points):
 
 def test_plain_features_are_kernel_values(rows, points):
     features = Features(Gaussian(), points)
-    assert (features.n_features, features.width) == (6, 6)
+    assert features.n_features == 6
     np.testing.assert_allclose(features.tile(rows), Gaussian()(rows, points), rtol=1e-14)
 
 
@@ -39,16 +39,17 @@ def test_whitened_features_reproduce_the_kernel_on_the_points(points, lower):
 
 @pytest.mark.parametrize("whitened", [False, True])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("spare", [0, 1, 4])
-def test_features_fill_out_and_leave_room(rows, points, lower, whitened, dtype, spare):
-    features = Features(Gaussian(), points, lower if whitened else None, dtype=dtype, spare=spare)
-    out = np.full((20, 6 + spare), np.nan)
-    assert features.width == 6 + spare
+@pytest.mark.parametrize("more", [0, 1, 4])
+def test_features_fill_out_and_a_small_factor_whitens_the_first(rows, points, lower, whitened, dtype, more):
+    padded = np.vstack([points, np.zeros((more, 3))])
+    features = Features(Gaussian(), padded, lower if whitened else None, dtype=dtype)
+    out = np.full((20, 6 + more), np.nan)
     assert features.tile(rows, out) is out
     expected = Features(Gaussian(), points, lower if whitened else None).tile(rows)
     # Whitening magnifies the rounding of float32 by the root of the condition number of K_mm.
     magnified = np.linalg.norm(np.linalg.inv(lower), 2) if whitened else 1.0
     np.testing.assert_allclose(out[:, :6], expected, rtol=0, atol=1e-6 * magnified if dtype == np.float32 else 1e-12)
+    np.testing.assert_allclose(out[:, 6:], Gaussian()(rows, padded[6:]), rtol=0, atol=1e-6)
 
 
 def test_float32_features_are_computed_narrow_and_returned_wide(rows, points):
@@ -69,13 +70,7 @@ def test_the_points_are_bound_once(rows, points, monkeypatch):
     assert bound == [1]
 
 
-@pytest.mark.parametrize("kernel", [Linear(), Polynomial(2)])
-def test_spare_columns_do_not_disturb_kernels_without_a_shift(kernel, rows, points):
-    spare = Features(kernel, points, spare=3).tile(rows)
-    np.testing.assert_allclose(spare[:, :6], kernel(rows, points), rtol=1e-12, atol=1e-13)
-
-
 def test_one_row_and_one_point(rows, points):
     lower = np.asfortranarray([[2.0]])
-    tile = Features(Gaussian(), points[:1], lower, spare=1).tile(rows[:1])
+    tile = Features(Gaussian(), points[:1], lower).tile(rows[:1])
     np.testing.assert_allclose(tile[:, 0], Gaussian()(rows[:1], points[:1])[:, 0] / 2.0, rtol=1e-14)

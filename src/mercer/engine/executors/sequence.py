@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TypeVar
 
 import numpy as np
 
 from mercer._typing import AnyArray
 from mercer.engine.executors.threads import make_plan, working_memory_bytes
-from mercer.engine.passes import Pass, RowPass, Tile
+from mercer.engine.passes import Pass, Result, RowPass, State, Tile
 from mercer.engine.progress import Progress
 from mercer.engine.table import Table
 
 __all__ = ["Sequence"]
-
-State = TypeVar("State")
-Result = TypeVar("Result")
 
 
 class Sequence:

@@ -10,9 +10,8 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 from weakref import WeakSet
 
 import joblib
@@ -23,7 +22,7 @@ from threadpoolctl import ThreadpoolController
 
 from mercer._typing import AnyArray
 from mercer.engine.executors.crew import Crew
-from mercer.engine.passes import Pass, RowPass, Scratch
+from mercer.engine.passes import Pass, Result, RowPass, Scratch, State
 from mercer.engine.progress import Progress
 from mercer.engine.table import Table
 
@@ -142,8 +141,7 @@ _TINY = 4096  # numbers
 _PIECE_BYTES = 1 << 21  # of tiles: a millisecond of work, twice as long as threads take to start
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """How to walk a table."""
 
     tile: int  # rows of a tile. It does not depend on the number of workers, nor do results.
@@ -187,8 +185,6 @@ def _tile_rows(work: Pass[Any, Any] | RowPass, memory: int) -> int:
 
 # ---------------------------------------------------------------------------------------------- the executor
 
-State = TypeVar("State")
-Result = TypeVar("Result")
 Tick = Callable[[int], None]
 
 
@@ -246,11 +242,11 @@ class Threads:
     def _run(
         self, do: Callable[[int, Tick], Any], collect: Callable[[Any], None], number: int, plan: Plan, tick: Tick
     ) -> None:
-        workers, hold = min(plan.workers, number), blas_threads(plan.blas)
+        workers = min(plan.workers, number)
         if workers > 1:
-            Crew(do, collect, number, tick).run(workers, ahead=plan.ahead, hold=hold)
+            Crew(do, collect, number, tick).run(workers, ahead=plan.ahead, hold=blas_threads(plan.blas))
             return
-        with nullcontext() if plan.is_tiny else hold:
+        with nullcontext() if plan.is_tiny else blas_threads(plan.blas):
             for i in range(number):
                 collect(do(i, tick))
 
