@@ -9,7 +9,7 @@ exponent is
       = [\tilde x,\, -\tfrac12|\tilde x|^2,\, 1]\cdot[\tilde z,\, 1,\, -\tfrac12|\tilde z|^2],
 
 so the norms ride along as two more columns. The common shift c, the median of the points, keeps the cancellation small;
-where it is not small and could be seen, the exponents are computed again from differences (see ``exponents``).
+where it is not small and could be seen, the exponents are computed again from differences (see ``profiles.recompute_pairs``).
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Stationary(Kernel):
         return self
 
     def limits(self, dtype: np.dtype[Any]) -> tuple[float, ...]:
-        """When exponents are computed again from differences; see ``exponents.recompute_pairs``."""
+        """When exponents are computed again from differences; see ``profiles.recompute_pairs``."""
         eps = float(np.finfo(dtype).eps)
         kink = 0.0 if self.smooth_at_zero else float(np.sqrt(eps))
         return FAR, float(np.log(eps)) - 2.0, 8.0 * eps, kink
