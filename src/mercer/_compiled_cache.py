@@ -29,8 +29,6 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Places", "find_places", "reached_modules", "read_code", "source_digest", "write_code"]
-
 _HEAD = b"mercer compiled code 1\n"
 _LARGEST = 1 << 28  # bytes; the code of a function takes some tens of thousands
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH

@@ -5,8 +5,6 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["AnyArray", "FloatArray", "IntArray", "RandomState"]
-
 FloatArray: TypeAlias = npt.NDArray[np.floating[Any]]
 IntArray: TypeAlias = npt.NDArray[np.integer[Any]]
 AnyArray: TypeAlias = npt.NDArray[Any]

@@ -1,7 +1,5 @@
 """Compile ahead of use: small fits of everything that has compiled code."""
 
-from __future__ import annotations
-
 import inspect
 import warnings
 from collections.abc import Iterator
@@ -15,8 +13,6 @@ import mercer
 from mercer._jit import Compiled, compile_log
 from mercer._typing import FloatArray
 from mercer.kernels import CompactGaussian, Gaussian, Kernel, Matern, Wendland
-
-__all__ = ["WarmupReport", "warmup"]
 
 _ROWS, _CROWDED_ROWS = 60, 2048  # with fewer rows the search for neighbours does not try all distances
 # With compiled code; a search for their parameters needs their gradients, too.

@@ -6,15 +6,6 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = [
-    "ArchiveError",
-    "JitterWarning",
-    "NegativeVarianceWarning",
-    "NotPositiveDefiniteError",
-    "StarvedWarning",
-    "warn",
-]
-
 _PACKAGE = str(Path(__file__).parent / "_")[:-1]
 
 

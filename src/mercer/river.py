@@ -14,8 +14,6 @@ Examples
 True
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,8 +23,6 @@ from river import base
 from mercer.estimators.online_classifier import OnlineClassifier as _Classifier
 from mercer.estimators.online_regressor import OnlineRegressor as _Regressor
 from mercer.kernels import Kernel, as_kernel
-
-__all__ = ["OnlineClassifier", "OnlineRegressor"]
 
 
 class _Online(base.Estimator):

@@ -4,8 +4,6 @@ What is checked is what compiled loops and BLAS rely on, and what makes a model 
 Whether its numbers are good ones is not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,22 +12,6 @@ import numpy as np
 
 from mercer._typing import AnyArray, FloatArray, IntArray
 from mercer.exceptions import ArchiveError
-
-__all__ = [
-    "check_columns",
-    "check_compressed",
-    "check_estimator",
-    "check_finite",
-    "check_index",
-    "check_kernel",
-    "check_lower",
-    "check_permutation",
-    "check_shape",
-    "check_square",
-    "check_unit_lower",
-    "need",
-    "refusing",
-]
 
 _LARGEST_INT = 2**63
 

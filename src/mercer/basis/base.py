@@ -18,8 +18,6 @@ from mercer._validation import check_numbers, check_random_state
 from mercer.engine import Executor, Rows, Threads, as_rows
 from mercer.kernels import Kernel
 
-__all__ = ["Basis", "BasisStrategy", "Task", "check_points", "choose_basis"]
-
 # Names that estimators accept, and classes of ``mercer.basis``.
 _NAMED = {
     "uniform": "Uniform",

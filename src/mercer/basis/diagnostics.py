@@ -17,8 +17,6 @@ from mercer.engine import Executor, Threads, as_rows, kernel_diagonal, squared_p
 from mercer.kernels import Kernel
 from mercer.solvers.dense import pivoted_cholesky
 
-__all__ = ["NystromError", "nystrom_error"]
-
 _TOLERANCE = 8.0 * float(np.finfo(np.float64).eps)
 
 

@@ -11,8 +11,6 @@ from mercer._validation import HasMethods, StrOptions, parameters
 from mercer.basis.base import Basis, BasisStrategy, Task
 from mercer.engine import row_moments
 
-__all__ = ["Distribution"]
-
 
 @stored
 @parameters

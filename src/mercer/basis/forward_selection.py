@@ -29,8 +29,6 @@ from mercer.basis.base import Basis, BasisStrategy, Task
 from mercer.engine import kernel_diagonal, kernel_matrix, kernel_times
 from mercer.kernels import Kernel
 
-__all__ = ["GREEDY_CONSTRAINTS", "ForwardSelection", "grow"]
-
 GREEDY_CONSTRAINTS: dict[str, list[Any]] = {
     "candidates": [None, Interval(Integral, 1, None, closed="left")],
     "tol": [Interval(Real, 0, 1, closed="left")],

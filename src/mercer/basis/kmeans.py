@@ -15,8 +15,6 @@ from mercer.basis.uniform import draw_rows
 from mercer.engine import nearest_rows
 from mercer.kernels import Kernel
 
-__all__ = ["KMeans", "cluster_centres", "metric_of"]
-
 _SAMPLE_PER_CLUSTER = 50
 _FEWEST = 10_000
 

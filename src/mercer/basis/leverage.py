@@ -22,8 +22,6 @@ from mercer.basis.base import Basis, BasisStrategy, Task
 from mercer.engine import Executor, Rows, SomeRows, kernel_diagonal, squared_projections
 from mercer.kernels import Kernel
 
-__all__ = ["Leverage", "inclusion_probabilities", "ridge_leverage_scores"]
-
 _SMALLEST_NOISE = 1e-10  # beside the mean of k(x, x): below it scores of a sample are rounding
 _LARGEST_SAMPLE = 4  # times the number of points: samples on the way are not larger
 

@@ -18,8 +18,6 @@ from mercer._validation import Integral, Interval, Real, StrOptions, parameters
 from mercer.basis.base import Basis, BasisStrategy, Task
 from mercer.engine import column_squares, extend_factor, kernel_diagonal, squared_projections
 
-__all__ = ["PivotedCholesky"]
-
 # A residual below this many roundings of the largest k(x, x), for each pivot, is zero.
 _ROUNDINGS = 16.0
 _POOL = 256  # rows among which greedy pivots are looked for at once

@@ -1,7 +1,5 @@
 """The dictionary that the sequential learner finds in one pass."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np
@@ -10,8 +8,6 @@ from mercer._stored import stored
 from mercer.basis.base import Basis, BasisStrategy, Task
 from mercer.engine import ArrayTable, SequentialLearner, learn_table
 from mercer.solvers.recursive import Rules
-
-__all__ = ["Sequential"]
 
 
 @stored

@@ -8,8 +8,6 @@ from mercer._validation import Interval, Real, parameters
 from mercer.basis.base import Basis, BasisStrategy, Task
 from mercer.basis.forward_selection import GREEDY_CONSTRAINTS, grow
 
-__all__ = ["SparseGreedy"]
-
 
 @stored
 @parameters

@@ -32,8 +32,6 @@ from mercer._validation import Integral, Interval, Real, parameters
 from mercer.basis.base import Basis, BasisStrategy, Task
 from mercer.engine import blas_threads, kernel_diagonal, kernel_matrix
 
-__all__ = ["SupervisedCholesky"]
-
 _ROUNDINGS = 1e-13  # residuals below this share of the largest k(x, x), for each pivot, are zero
 
 

@@ -7,8 +7,6 @@ from mercer._stored import stored
 from mercer._typing import FloatArray, IntArray
 from mercer.basis.base import Basis, BasisStrategy, Task
 
-__all__ = ["Uniform", "draw_rows"]
-
 _SHUFFLED = 10_000_000  # a shuffle of all rows takes 8 bytes each; beyond this many, numbers are drawn one by one
 
 

@@ -9,8 +9,6 @@ a slot for each point of the expansion, as wide as its coefficients are large, i
 say which points are taken.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -20,8 +18,6 @@ from mercer._typing import FloatArray, IntArray
 from mercer.compression.distance import FeatureDistance
 from mercer.compression.irprop import irprop
 from mercer.kernels.stationary import Stationary
-
-__all__ = ["Construction", "GrowingFactor", "construct", "universal_sampling"]
 
 # A vector is refused if the others span it but for this share of k(z, z).
 NEAR_DEPENDENT = 1e-9

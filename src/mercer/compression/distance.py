@@ -31,8 +31,6 @@ the residuals are the coefficients of an expansion on the inputs, whose gradient
 Outputs count in units of their standard deviations on the inputs.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from typing import NamedTuple
 
@@ -44,8 +42,6 @@ from mercer.compression.inner_products import InnerProducts
 from mercer.engine import ArrayRows, ArrayTable, Executor, Features, kernel_diagonal, kernel_times, normal_statistics
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.model import KernelExpansion
-
-__all__ = ["DataDistance", "Distance", "Evaluation", "FeatureDistance", "output_units"]
 
 # δ per vector, as a share of the mean of k(x, x): rounding of K is about m·eps of it.
 RIDGE = 1e-12

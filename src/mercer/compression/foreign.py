@@ -13,8 +13,6 @@ a linear model on ``Nystroem``         ``normalization_.T @ coef_.T``           
 =====================================  ===============================================  ===========================
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -34,8 +32,6 @@ from mercer.compression.foreign_models import READERS, Reading, dense, make_expa
 from mercer.kernels import Kernel, Linear, Polynomial, Product, Sum
 from mercer.kernels.stationary import Stationary
 from mercer.model import KernelExpansion, Novelty, OneVsRest, Regression, read_outputs
-
-__all__ = ["affine_map", "as_expansion", "read_model", "read_tail", "tail_start", "unwrapped"]
 
 # Models that predict, or decide by, coef_·φ + intercept_. Those with a link function (PoissonRegressor) do not.
 REGRESSORS = (

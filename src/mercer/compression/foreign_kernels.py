@@ -18,8 +18,6 @@ from sklearn.metrics.pairwise import KERNEL_PARAMS, pairwise_kernels
 
 from mercer.kernels import Function, Gaussian, Kernel, Linear, Matern, Polynomial, Product, Sum
 
-__all__ = ["KernelPlusConstant", "matrix_kernel", "named_kernel", "pairwise_kernel", "process_kernel"]
-
 
 @dataclass(frozen=True)
 class KernelPlusConstant:

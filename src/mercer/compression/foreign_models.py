@@ -1,7 +1,5 @@
 """scikit-learn's kernel machines as expansions: one reader per kind."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -23,8 +21,6 @@ from mercer.compression.foreign_kernels import (
 )
 from mercer.kernels import Linear
 from mercer.model import KernelExpansion, Novelty, OneVsOne, OneVsRest, Outputs, Regression
-
-__all__ = ["READERS", "Reading", "dense", "make_expansion"]
 
 
 class Reading(NamedTuple):

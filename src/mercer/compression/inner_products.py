@@ -27,8 +27,6 @@ from mercer.kernels import Kernel
 from mercer.kernels.profiles import Profile
 from mercer.kernels.stationary import Stationary, StationarySection
 
-__all__ = ["AtVectors", "InnerProducts", "SmallTile"]
-
 # Beyond so many outputs a second tile costs less than the products of all outputs.
 _FEW_OUTPUTS = 3
 # Passes over so few numbers (1 MB) are one tile, for one worker. To leave that to the executor takes a tenth longer.

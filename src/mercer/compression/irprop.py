@@ -17,16 +17,12 @@ A problem is one row of an array of parameters, with an error of its own; all th
 together.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from mercer._typing import FloatArray
-
-__all__ = ["Descent", "irprop"]
 
 # The standard constants.
 GROW, SHRINK = 1.2, 0.5

@@ -21,8 +21,6 @@ from mercer.compression.models import (
 )
 from mercer.model import KernelExpansion
 
-__all__ = ["CompressedPipeline", "compress"]
-
 _MODELS: dict[str, type[CompressedModel]] = {
     model._kind: model for model in (CompressedRegressor, CompressedClassifier, CompressedOutlierDetector)
 }

@@ -4,8 +4,6 @@
 apply to them as to any estimator, and of the large model nothing but its parameters remains.
 """
 
-from __future__ import annotations
-
 from dataclasses import field
 from typing import Any, ClassVar, Self
 
@@ -23,8 +21,6 @@ from mercer.compression.foreign_models import Reading
 from mercer.compression.reduced_set import reduce_expansion
 from mercer.engine import Threads
 from mercer.model import KernelExpansion, Novelty, OneVsOne, OneVsRest, Outputs, Regression
-
-__all__ = ["CompressedClassifier", "CompressedModel", "CompressedOutlierDetector", "CompressedRegressor"]
 
 _WORDS = {"regressor": "regressor", "classifier": "classifier", "outlier_detector": "detector of outliers"}
 

@@ -5,8 +5,6 @@ constructed one after the other (``construct``), moved together (``refine``), an
 an offset. Of the model only its expansion is needed.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -19,8 +17,6 @@ from mercer.compression.shrink import Reduction, Settings, Shrinker
 from mercer.engine import Threads, blas_threads
 from mercer.kernels import Precomputed
 from mercer.model import KernelExpansion
-
-__all__ = ["reduce_expansion"]
 
 _LARGEST = 1e100  # of coefficients, whose products with kernel values are squared
 

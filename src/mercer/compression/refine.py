@@ -9,8 +9,6 @@ optimiser   coefficients                          method
 ==========  ====================================  =====================================
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -19,8 +17,6 @@ from scipy.optimize import OptimizeResult, minimize
 from mercer._typing import FloatArray
 from mercer.compression.distance import Distance, Evaluation
 from mercer.compression.irprop import irprop
-
-__all__ = ["OPTIMISERS", "Refinement", "refine"]
 
 OPTIMISERS = ("lbfgs", "irprop", "joint")
 _MEMORY = 20  # pairs of steps and gradients that L-BFGS keeps

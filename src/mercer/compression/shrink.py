@@ -16,8 +16,6 @@ from mercer.compression.refine import refine
 from mercer.engine import ArrayRows, Executor, kernel_times
 from mercer.model import KernelExpansion
 
-__all__ = ["Reduction", "Settings", "Shrinker", "Trial", "relative_difference"]
-
 _TOLERANCE = 1e-3  # share of the distance that 20 steps of a refinement must gain for it to go on
 _FIRST = 4  # vectors of the first size that is tried for a tolerance
 

@@ -10,8 +10,6 @@ from sklearn.datasets import fetch_covtype, fetch_openml
 
 from mercer._typing import AnyArray, FloatArray
 
-__all__ = ["find_file", "load_abalone", "load_boston", "load_forest", "load_laser"]
-
 
 def load_abalone() -> tuple[FloatArray, FloatArray]:
     """Age, in rings, of 4177 sea snails.

@@ -5,8 +5,6 @@ import numpy as np
 from mercer._typing import FloatArray, RandomState
 from mercer._validation import check_random_state
 
-__all__ = ["make_bumps", "make_clusters", "make_waves"]
-
 _N_WAVES = 32
 _N_CLUSTERS = 20
 

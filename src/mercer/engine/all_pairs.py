@@ -5,16 +5,12 @@ For points that fill so many dimensions that no grid tells them apart. The produ
 allowed for; the few pairs that are left are judged by their difference in float64. So what is found is exact.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 
 from mercer._jit import jit, jit_inner
 from mercer._typing import FloatArray, IntArray
-
-__all__ = ["AllPairs", "square_below_one"]
 
 _ROWS, _POINTS = 128, 1024  # of a tile: half a megabyte of products, which stays in the cache
 _LARGEST_ERROR = 0.05  # of a product: with more, too many pairs are judged twice

@@ -1,7 +1,5 @@
 """Tables of given blocks: rows to be seen together, or numbers without rows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -11,8 +9,6 @@ import numpy as np
 
 from mercer.engine.passes import Scratch, Tile
 from mercer.engine.table import ArrayTable, Block, Part, Table, partition_bounds
-
-__all__ = ["BlockTable", "Spans"]
 
 
 @dataclass(eq=False)

@@ -37,8 +37,6 @@ from mercer.exceptions import NotPositiveDefiniteError
 from mercer.kernels import Kernel
 from mercer.solvers.dense import WEIGHING_JITTERS, add_gram, factor_upper, least_jitter, solve_upper, subtract_products
 
-__all__ = ["ConditionalStatistics", "conditional_statistics"]
-
 # A conditional variance is the difference of k(x, x) and a sum of m squares: below this share of k(x, x), for each of
 # the m features and of the rows of its block, it is not known to differ from zero.
 _ROUNDING = 8.0 * float(np.finfo(np.float64).eps)

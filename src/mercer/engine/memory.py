@@ -3,8 +3,6 @@
 import os
 from pathlib import Path
 
-__all__ = ["available_memory"]
-
 
 def available_memory() -> int | None:
     """Bytes that can be taken without swapping, where the system reports it; else those installed, or None."""

@@ -12,8 +12,6 @@ from mercer._typing import AnyArray, FloatArray, IntArray
 from mercer.engine.passes import Executor, Pass, RowPass, Tile
 from mercer.engine.table import ArrayTable, Rows
 
-__all__ = ["nearest_points", "nearest_rows", "neighbour_distance"]
-
 _FAR = 1e150  # squares of it are numbers
 
 

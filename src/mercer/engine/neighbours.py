@@ -10,8 +10,6 @@ rows are tried beforehand, and if they look at more than 8 % of the points, all 
 clearly faster than the one that is chosen on any of its sets of rows, and works in one thread.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -23,8 +21,6 @@ from mercer._stored import stored
 from mercer._stored.checks import check_permutation, check_shape, need
 from mercer._typing import FloatArray, IntArray
 from mercer.engine.all_pairs import AllPairs, square_below_one
-
-__all__ = ["Grid", "Neighbours"]
 
 _MOST_AXES = 3  # of the grid; one more sorts the points within a cell
 _CELLS_PER_RADIUS = (1, 3, 2, 1)  # by the number of axes: finer cells hold fewer strangers, but there are more of them

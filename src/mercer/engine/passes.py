@@ -16,8 +16,6 @@ from mercer._typing import AnyArray, FloatArray
 if TYPE_CHECKING:
     from mercer.engine.table import Table
 
-__all__ = ["Executor", "Pass", "Result", "RowPass", "Scratch", "Shippable", "State", "Tile", "given_executor", "using"]
-
 
 class Scratch:
     """Memory that one worker uses again from tile to tile; it is empty in a copy or a pickle."""

@@ -1,7 +1,5 @@
 """Products with kernel matrices that are never stored."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,21 +11,6 @@ from mercer.engine.passes import Executor, Pass, RowPass, Tile
 from mercer.engine.statistics import Features
 from mercer.engine.table import ArrayTable, Rows
 from mercer.kernels import Kernel, Section
-
-__all__ = [
-    "Evaluation",
-    "OnFeatures",
-    "column_squares",
-    "extend_factor",
-    "feature_matrix",
-    "features_times",
-    "gram_matrix",
-    "kernel_diagonal",
-    "kernel_matrix",
-    "kernel_times",
-    "squared_projections",
-    "transposed_times",
-]
 
 # Widest tile: beyond it the points are walked in chunks, so that a tile of many points keeps a good shape in the cache.
 _CHUNK = 1024

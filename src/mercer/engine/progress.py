@@ -4,8 +4,6 @@ import sys
 import threading
 import time
 
-__all__ = ["Progress"]
-
 _SILENCE = 1.0  # seconds before the first line and between lines
 
 

@@ -22,8 +22,6 @@ from mercer.exceptions import NotPositiveDefiniteError
 from mercer.kernels import Kernel, Precomputed
 from mercer.solvers.recursive import BlockRecursion, Rules, Source, inverse
 
-__all__ = ["SequentialLearner", "learn_table"]
-
 _LARGEST = 1e153  # of targets and kernel values: squares must be numbers
 _SMALL = 200  # kernel values
 _LARGE = 200  # functions

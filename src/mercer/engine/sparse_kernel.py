@@ -4,8 +4,6 @@ Rows are kept in the order of their cells (see ``neighbours``), in which neighbo
 computed with the matrix is in that order of *places*, and ``order`` has the row in each.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -22,8 +20,6 @@ from mercer.engine.passes import Executor, Pass, RowPass, Tile
 from mercer.engine.sparse_loops import count, mirror, multiply
 from mercer.engine.table import ArrayTable, Rows
 from mercer.kernels import Compact
-
-__all__ = ["SizeEstimate", "SparseGram", "SparseKernel"]
 
 _CHUNK = 1024  # rows whose neighbours are found at a time
 _SAMPLE, _ENOUGH = 1024, 4_000_000  # rows, and neighbours, from which the size of the matrix is estimated

@@ -5,8 +5,6 @@ from typing import Any
 from mercer._jit import jit, jit_inner
 from mercer._typing import FloatArray, IntArray
 
-__all__ = ["count", "mirror", "multiply"]
-
 
 @jit
 def count(index: IntArray, counts: IntArray) -> None:

@@ -29,8 +29,6 @@ from mercer.engine.table import ArrayTable, Rows, Table
 from mercer.kernels import Kernel, Section
 from mercer.solvers.dense import add_gram, mirror, whiten
 
-__all__ = ["AugmentedPass", "Features", "NormalPass", "NormalStatistics", "normal_statistics", "row_moments"]
-
 
 @dataclass(frozen=True)
 class Features(Shippable):

@@ -1,7 +1,5 @@
 """Kernel values of the rows of a stream: to a dictionary that changes, and among each other."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from mercer._typing import FloatArray
@@ -9,8 +7,6 @@ from mercer.exceptions import NotPositiveDefiniteError
 from mercer.kernels import Kernel, Section
 from mercer.kernels.base import Factors
 from mercer.solvers.recursive import MOST_ROWS, Source, aligned, good_length, look_up
-
-__all__ = ["StreamValues"]
 
 _SAMPLE = 64  # rows whose median, with that of the dictionary, is the centre of factors
 _NOTHING: FloatArray = np.empty((0, 0))

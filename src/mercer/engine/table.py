@@ -16,21 +16,6 @@ from mercer._stored.checks import check_columns, check_compressed, check_finite,
 from mercer._typing import AnyArray, FloatArray, IntArray
 from mercer.engine.passes import Scratch, Tile
 
-__all__ = [
-    "ArrayRows",
-    "ArrayTable",
-    "Block",
-    "Coding",
-    "Part",
-    "Rows",
-    "SomeRows",
-    "SparseRows",
-    "Table",
-    "as_rows",
-    "as_table",
-    "partition_bounds",
-]
-
 # Rows that belong together: next to each other, or anywhere.
 Block = slice | IntArray
 

@@ -1,7 +1,5 @@
 """What all classifiers share: labels encoded for a fit, decisions at its end."""
 
-from __future__ import annotations
-
 from typing import Any, Self
 
 import numpy as np
@@ -12,8 +10,6 @@ from mercer._validation import check_is_fitted, check_labels, check_sample_weigh
 from mercer.engine import ArrayTable
 from mercer.estimators.shell import Shell, read_rows
 from mercer.model import OneVsRest
-
-__all__ = ["KernelClassifier"]
 
 
 class KernelClassifier(ClassifierMixin, Shell):

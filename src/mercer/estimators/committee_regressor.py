@@ -1,7 +1,5 @@
 """Regression by a committee: blocks of rows, correlated within, combined at the basis points."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import field, replace
 from typing import Any, ClassVar, Self
@@ -24,8 +22,6 @@ from mercer.estimators.shell import (
 from mercer.exceptions import JitterWarning, warn
 from mercer.methods.committee import Batch, CommitteeSummary, block_labels, make_blocks, transduced
 from mercer.model import KernelExpansion
-
-__all__ = ["CommitteeRegressor"]
 
 _DTYPE = np.dtype(np.float64)  # differences of kernel values are taken: float32 would leave nothing of them
 

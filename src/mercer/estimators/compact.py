@@ -1,7 +1,5 @@
 """Regression and classification on a kernel of compact support."""
 
-from __future__ import annotations
-
 from dataclasses import field
 from typing import Any, ClassVar, Literal
 
@@ -19,8 +17,6 @@ from mercer.kernels import Compact
 from mercer.methods.compact import CompactVariance, fit_compact, resolve_compact
 from mercer.methods.compact_system import CompactSystem, Options
 from mercer.model import KernelExpansion, as_dtype
-
-__all__ = ["CompactClassifier", "CompactMachine", "CompactRegressor"]
 
 _FEW = 5  # neighbours: fewer say little
 _STARVED = 0.5  # share of rows with few neighbours at which a warning is due

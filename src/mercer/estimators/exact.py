@@ -1,7 +1,5 @@
 """Kernel machines on the full kernel matrix: regression and classification."""
 
-from __future__ import annotations
-
 from dataclasses import field, replace
 from typing import Any, ClassVar, Literal
 
@@ -22,8 +20,6 @@ from mercer.methods.frame import resolve_kernel
 from mercer.model import KernelExpansion
 from mercer.solvers.conjugate_gradient import IterativeSolution
 from mercer.solvers.dense import CholeskyFactor
-
-__all__ = ["ExactClassifier", "ExactMachine", "ExactRegressor"]
 
 
 @parameters

@@ -1,7 +1,5 @@
 """Kernel machines on a basis of few points (the subset of representers): regression and classification."""
 
-from __future__ import annotations
-
 from dataclasses import field, replace
 from typing import Any, ClassVar, Literal, Self
 
@@ -14,8 +12,6 @@ from mercer.estimators.classification import KernelClassifier
 from mercer.estimators.shell import BASIS_CONSTRAINTS, KernelRegressor, SummedOnBasis, all_or_nothing, make_executor
 from mercer.methods.nystrom import NoisePath, Settings, Summary
 from mercer.model import KernelExpansion
-
-__all__ = ["NystromClassifier", "NystromMachine", "NystromRegressor"]
 
 
 @parameters

@@ -1,7 +1,5 @@
 """Classification from a stream."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Self
@@ -14,8 +12,6 @@ from mercer.engine import ArrayTable, SequentialLearner
 from mercer.estimators.classification import KernelClassifier
 from mercer.estimators.online_machine import OnlineMachine, State
 from mercer.estimators.shell import all_or_nothing
-
-__all__ = ["OnlineClassifier"]
 
 
 @stored

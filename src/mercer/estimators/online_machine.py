@@ -26,8 +26,6 @@ from mercer.methods.frame import resolve_kernel, used_rows
 from mercer.model import KernelExpansion, Variance
 from mercer.solvers.recursive import Rules
 
-__all__ = ["OnlineMachine", "State"]
-
 
 @stored(name="OnlineState", also=("expansion",))
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """Regression from a stream."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -10,8 +8,6 @@ import numpy as np
 from mercer._stored import stored
 from mercer.estimators.online_machine import OnlineMachine
 from mercer.estimators.shell import KernelRegressor, all_or_nothing
-
-__all__ = ["OnlineRegressor"]
 
 
 @stored

@@ -1,7 +1,5 @@
 """Regression on pseudo-inputs: basis points, kernel and noise fitted together."""
 
-from __future__ import annotations
-
 from dataclasses import field
 from typing import Any, ClassVar, Literal
 
@@ -17,8 +15,6 @@ from mercer.exceptions import warn
 from mercer.methods.frame import Frame, used_rows
 from mercer.methods.pseudo_inputs import Freedom, fit_pseudo_inputs
 from mercer.model import KernelExpansion
-
-__all__ = ["PseudoInputRegressor"]
 
 
 @stored

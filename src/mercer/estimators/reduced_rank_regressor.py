@@ -1,7 +1,5 @@
 """Regression by the reduced rank approximation."""
 
-from __future__ import annotations
-
 from dataclasses import field
 from typing import Any, ClassVar
 
@@ -18,8 +16,6 @@ from mercer.methods.frame import Frame
 from mercer.methods.reduced_rank import ROUNDING, ReducedRankVariance, fit_reduced_rank
 from mercer.model import KernelExpansion
 from mercer.solvers.ridge import RidgeSolution
-
-__all__ = ["ReducedRankRegressor"]
 
 
 @stored

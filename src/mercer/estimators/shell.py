@@ -1,7 +1,5 @@
 """What estimators share: arguments, locks and executors; what a basis reports; predictions of regressors."""
 
-from __future__ import annotations
-
 import os
 import threading
 import weakref
@@ -34,23 +32,6 @@ from mercer.engine import ArrayRows, ArrayTable, Executor, Rows, SparseRows, Thr
 from mercer.kernels import Kernel
 from mercer.methods.frame import Frame, resolve_kernel, target_shift
 from mercer.model import KernelExpansion, Regression
-
-__all__ = [
-    "BASIS_CONSTRAINTS",
-    "KernelRegressor",
-    "Mergeable",
-    "OnBasis",
-    "Shell",
-    "SummedOnBasis",
-    "all_or_nothing",
-    "check_mergeable",
-    "check_one_spread",
-    "check_same_frame",
-    "check_same_outputs",
-    "make_executor",
-    "read_rows",
-    "snapshot",
-]
 
 # By identity, and not attributes of the estimators: a lock cannot be pickled, copied or compared.
 _locks: dict[int, Any] = {}

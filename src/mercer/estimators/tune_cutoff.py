@@ -4,8 +4,6 @@ The number of neighbours, not the length scale, is what is chosen: a metric (one
 a mean number of neighbours determine the cut-off. So a metric that was found on some of the rows holds for all of them.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 import warnings
@@ -25,8 +23,6 @@ from mercer.estimators.compact import CompactMachine
 from mercer.estimators.shell import make_executor
 from mercer.exceptions import NotPositiveDefiniteError, StarvedWarning
 from mercer.kernels import Compact, Wendland
-
-__all__ = ["CutoffSearch", "Trial", "tune_cutoff"]
 
 _SAMPLE = 256  # rows whose neighbours are counted
 _MOST_HELD_OUT, _FEWEST_ROWS = 20_000, 10

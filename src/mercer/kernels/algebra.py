@@ -1,7 +1,5 @@
 """Sums and products of kernels."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar, Self
@@ -14,8 +12,6 @@ from mercer._typing import FloatArray
 from mercer.kernels.base import Gradients, Kernel, Section
 from mercer.kernels.closed_form import Pair, closed_form
 from mercer.kernels.profiles import CUTOFF
-
-__all__ = ["Product", "Sum"]
 
 _Values = Callable[[], FloatArray]
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from mercer.kernels.algebra import Sum
     from mercer.kernels.closed_form import Form
 
-__all__ = ["Factors", "Gradients", "Kernel", "Section", "as_kernel", "check_positive", "tile_buffer"]
 
 Gradients = tuple[FloatArray, dict[str, FloatArray]]  # by the points, and by log-parameters
 

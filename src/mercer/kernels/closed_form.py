@@ -33,15 +33,6 @@ from mercer._typing import FloatArray
 if TYPE_CHECKING:
     from mercer.kernels.base import Kernel
 
-__all__ = [
-    "LARGEST_PRODUCT",
-    "Form",
-    "OfDistance",
-    "OfInnerProduct",
-    "Pair",
-    "closed_form",
-    "is_product",
-]
 
 # Whole powers up to here are products of repeated squares, seven at most; others are left to the language's function.
 LARGEST_PRODUCT = 127

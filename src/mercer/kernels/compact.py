@@ -15,8 +15,6 @@ q           ``_q``              ⌊dimension/2⌋ + k + 1
 ==========  ==================  ============================================================
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from typing import Any, Self
 
@@ -26,8 +24,6 @@ from sklearn.base import clone
 from mercer._typing import FloatArray
 from mercer.kernels.profiles import CUTOFF, representable
 from mercer.kernels.stationary import Stationary
-
-__all__ = ["Compact"]
 
 
 class Compact(Stationary):

@@ -1,7 +1,5 @@
 """The Gaussian kernel, cut off by Askey's factor."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, Self
 
@@ -15,8 +13,6 @@ from mercer.kernels.closed_form import OfDistance
 from mercer.kernels.compact import Compact
 from mercer.kernels.profiles import as_power, distance, elementwise, exp, power
 from mercer.kernels.stationary import Formula
-
-__all__ = ["CompactGaussian"]
 
 _DEFAULT_RADIUS = 3.0 * math.sqrt(2.0)  # three times σ = √2 ℓ
 

@@ -1,7 +1,5 @@
 """Any Python function as a kernel."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NoReturn, Self
 
@@ -9,8 +7,6 @@ import numpy as np
 
 from mercer._typing import FloatArray
 from mercer.kernels.base import Kernel, Section, check_positive, tile_buffer
-
-__all__ = ["Function"]
 
 _DIAGONAL_BLOCK = 64  # rows per block whose kernel matrix is formed to read its diagonal
 

@@ -1,7 +1,5 @@
 """The Gaussian kernel."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,8 +10,6 @@ from mercer._typing import FloatArray
 from mercer.kernels.closed_form import OfDistance
 from mercer.kernels.profiles import CUTOFF, exp, scaled_exponent, smallest_value, vanishing
 from mercer.kernels.stationary import Formula, Stationary
-
-__all__ = ["Gaussian"]
 
 
 @vanishing

@@ -1,7 +1,5 @@
 """The linear kernel."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,8 +8,6 @@ from mercer._stored import stored
 from mercer._typing import FloatArray
 from mercer.kernels.base import Gradients, Kernel, Section, check_positive, tile_buffer
 from mercer.kernels.closed_form import OfInnerProduct
-
-__all__ = ["InnerProducts", "Linear"]
 
 
 @stored

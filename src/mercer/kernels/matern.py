@@ -1,7 +1,5 @@
 """Matérn's kernels."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,8 +8,6 @@ from mercer._stored import stored
 from mercer.kernels.closed_form import OfDistance
 from mercer.kernels.profiles import distance, exp, vanishing
 from mercer.kernels.stationary import Formula, Stationary
-
-__all__ = ["Matern"]
 
 _FAR = 1000.0  # s is no larger: there the exponential is zero, and so is its product with a polynomial of s
 

@@ -1,7 +1,5 @@
 """The polynomial kernel."""
 
-from __future__ import annotations
-
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -12,8 +10,6 @@ from mercer._typing import FloatArray
 from mercer.kernels.base import Gradients, Kernel, Section, check_positive
 from mercer.kernels.closed_form import OfInnerProduct
 from mercer.kernels.linear import InnerProducts
-
-__all__ = ["Polynomial"]
 
 
 @stored

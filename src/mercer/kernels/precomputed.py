@@ -1,7 +1,5 @@
 """Kernel values that the caller has computed."""
 
-from __future__ import annotations
-
 from typing import Any, NoReturn
 
 import numpy as np
@@ -9,8 +7,6 @@ import numpy as np
 from mercer._stored import stored
 from mercer._typing import FloatArray
 from mercer.kernels.base import Kernel, Section, tile_buffer
-
-__all__ = ["Precomputed"]
 
 
 @stored

@@ -18,8 +18,6 @@ reduction, within 3 units in the last place, four to five times as fast. Exponen
 runs ten times slower.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Callable
@@ -32,25 +30,6 @@ import numpy as np
 from mercer._jit import array_at, bits_to_float, float_to_bits, inlined, jit, jit_sum, overload, scalar
 from mercer._typing import FloatArray, IntArray
 from mercer.kernels.closed_form import is_product
-
-__all__ = [
-    "CUTOFF",
-    "Elementwise",
-    "Profile",
-    "as_power",
-    "distance",
-    "elementwise",
-    "exp",
-    "power",
-    "recompute_pairs",
-    "representable",
-    "scale_points",
-    "scale_rows",
-    "scale_rows_at",
-    "scaled_exponent",
-    "smallest_value",
-    "vanishing",
-]
 
 Profile = Callable[[FloatArray], None]  # replaces exponents by values, in place
 

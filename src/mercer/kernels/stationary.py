@@ -9,7 +9,8 @@ exponent is
       = [\tilde x,\, -\tfrac12|\tilde x|^2,\, 1]\cdot[\tilde z,\, 1,\, -\tfrac12|\tilde z|^2],
 
 so the norms ride along as two more columns. The common shift c, the median of the points, keeps the cancellation small;
-where it is not small and could be seen, the exponents are computed again from differences (see ``profiles.recompute_pairs``).
+where it is not small and could be seen, the exponents are computed again from differences
+(``profiles.recompute_pairs``).
 """
 
 from __future__ import annotations
@@ -25,8 +26,6 @@ from mercer._jit import callback
 from mercer._typing import FloatArray, IntArray
 from mercer.kernels.base import Factors, Gradients, Kernel, Section, check_positive, tile_buffer
 from mercer.kernels.profiles import Elementwise, Profile, recompute_pairs, scale_points, scale_rows, scale_rows_at
-
-__all__ = ["Formula", "Stationary", "median_distance"]
 
 # Rows with |x̃|²/2 above this are looked at: below, the error of an exponent is 32 roundings at the most.
 FAR = 32.0

@@ -1,7 +1,5 @@
 """Wendland's polynomials of compact support."""
 
-from __future__ import annotations
-
 from numbers import Integral
 from typing import Any, Self
 
@@ -12,8 +10,6 @@ from mercer.kernels.closed_form import OfDistance
 from mercer.kernels.compact import Compact
 from mercer.kernels.profiles import as_power, distance, elementwise, power
 from mercer.kernels.stationary import Formula
-
-__all__ = ["Wendland"]
 
 
 @elementwise

@@ -41,8 +41,6 @@ from mercer.methods.nystrom import check_sums
 from mercer.model import KernelExpansion, as_dtype
 from mercer.solvers.ridge import RidgeProblem, RidgeSolution
 
-__all__ = ["PARTITIONS", "Batch", "CommitteeSummary", "block_labels", "make_blocks", "transduced"]
-
 PARTITIONS = ("random", "kmeans", "order")
 
 _SAMPLE_PER_CLUSTER = 50  # rows from which a cluster's centre is found

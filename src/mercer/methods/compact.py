@@ -12,8 +12,6 @@ b            ``intercept``       (p,)          ηᵀy/s
 ===========  ==================  ============  ==========================================
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -29,8 +27,6 @@ from mercer.methods.compact_system import CompactSystem, Options, least_eigenval
 from mercer.methods.frame import resolve_kernel, used_rows
 from mercer.methods.lssvm import LssvmSolution, solve_lssvm
 from mercer.model import KernelExpansion
-
-__all__ = ["CompactFit", "CompactVariance", "fit_compact", "hampel_weights", "resolve_compact"]
 
 _SAMPLE = 256  # rows whose neighbours are counted for length_scale="auto"
 _NEIGHBOURS = 50  # that a row is to have on average with length_scale="auto"

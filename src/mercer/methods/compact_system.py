@@ -3,8 +3,6 @@ r"""The system of the LS-SVM on a sparse kernel matrix, :math:`H = K + \lambda W
 Everything is in the order of places of the sparse kernel (see ``mercer.engine.sparse_kernel``).
 """
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
 from functools import partial
@@ -26,8 +24,6 @@ from mercer.solvers.lanczos import extreme_eigenvalues, stochastic_log_determina
 from mercer.solvers.preconditioners import Incomplete, Jacobi, NystromPreconditioner, Unchanged
 from mercer.solvers.sparse_cholesky import SparseFactor, sparse_cholesky
 from mercer.solvers.sparse_symbolic import count_fill, ordering_permutation
-
-__all__ = ["CompactSystem", "Options", "least_eigenvalue"]
 
 _PART = 4096  # rows from whose factor the size of the whole is guessed
 _SLACK = 3.0  # by which that guess may be wrong

@@ -11,8 +11,6 @@ b            ``intercept``       (p,)        intercept of the LS-SVM
 Without an intercept :math:`\alpha = H^{-1}y`; with one see ``lssvm``.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -27,8 +25,6 @@ from mercer.methods.matrix_free import solve_matrix_free
 from mercer.model import KernelExpansion, Variance
 from mercer.solvers.conjugate_gradient import IterativeSolution
 from mercer.solvers.dense import CholeskyFactor, cholesky_in_place
-
-__all__ = ["ExactFit", "Iteration", "fit_exact", "leave_one_out"]
 
 
 @dataclass(frozen=True)

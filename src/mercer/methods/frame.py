@@ -20,8 +20,6 @@ from mercer.model import KernelExpansion, Variance
 from mercer.solvers.dense import pivoted_cholesky
 from mercer.solvers.ridge import RidgeProblem, RidgeSolution
 
-__all__ = ["Frame", "projection_rounding", "resolve_kernel", "target_shift", "used_rows"]
-
 _MEDIAN_SAMPLE = 1000  # rows from which data-dependent kernel parameters are found
 
 

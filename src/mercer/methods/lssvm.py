@@ -10,16 +10,12 @@ b       ``intercept``       (p,)          ηᵀy/1ᵀη
 ======  ==================  ============  ==========================================
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from mercer._typing import FloatArray
-
-__all__ = ["LssvmSolution", "solve_lssvm"]
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,6 @@ from mercer.solvers.conjugate_gradient import IterativeSolution, conjugate_gradi
 from mercer.solvers.dense import pivoted_cholesky
 from mercer.solvers.preconditioners import NystromPreconditioner
 
-__all__ = ["solve_matrix_free"]
-
 _RANK_TOLERANCE = 1e-10  # pivots of the preconditioner's matrix below this add nothing to it
 
 

@@ -30,8 +30,6 @@ from mercer.methods.frame import Frame, target_shift
 from mercer.model import KernelExpansion
 from mercer.solvers.ridge import RidgeProblem
 
-__all__ = ["NoisePath", "Settings", "Summary", "check_sums"]
-
 # Plain sums are taken, and whitened afterwards, where the pass over the rows is long and the rounding that this
 # magnifies stays below this share of the noise: then predictions differ from whitened sums' by a few times this share.
 _PLAIN_ERROR = 1e-5

@@ -21,8 +21,6 @@ from mercer.methods.nystrom import Settings, Summary
 from mercer.methods.sparse_objective import SparseObjective
 from mercer.model import KernelExpansion
 
-__all__ = ["Freedom", "PseudoInputFit", "fit_pseudo_inputs"]
-
 _RANGE = np.log(1e4)  # parameters are looked for within this factor of where they start
 _FEW_POINTS = 500
 _LEAST_NOISE = 1e-6  # times the mean square of the targets

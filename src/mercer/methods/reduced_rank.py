@@ -43,8 +43,6 @@ from mercer.methods.frame import Frame, target_shift, used_rows
 from mercer.model import KernelExpansion
 from mercer.solvers.ridge import RidgeSolution
 
-__all__ = ["ROUNDING", "ReducedRankVariance", "fit_reduced_rank"]
-
 ROUNDING = 1e-8  # a variance above minus this share of the prior's is zero
 _REFUSED_ERROR = 1e-3  # rounding of predictions, as a share of the targets, beyond which a noise is too small
 

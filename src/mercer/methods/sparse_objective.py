@@ -50,8 +50,6 @@ from mercer.kernels import Kernel
 from mercer.methods.frame import projection_rounding
 from mercer.solvers.dense import MOVING_JITTERS, add_gram, least_jitter, mirror
 
-__all__ = ["Gradient", "SparseObjective"]
-
 _ROUNDING = 1e-5  # largest error of |v|², as a share of k(x, x), that rounding of K_mm may cause
 
 

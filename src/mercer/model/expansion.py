@@ -5,8 +5,6 @@ differ in how the points are chosen and in which linear system gives the coeffic
 afterwards (evaluation, error bars, gradients, compression, storage) is written once, for this object.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
@@ -32,8 +30,6 @@ from mercer.engine import (
     kernel_times,
 )
 from mercer.kernels import Kernel, Precomputed
-
-__all__ = ["KernelExpansion", "Variance", "as_dtype"]
 
 # float32 is used only where its rounding, magnified by the coefficients, stays below this share of the function's size.
 _FLOAT32_ERROR = 1e-3

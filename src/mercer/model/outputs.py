@@ -12,8 +12,6 @@ outputs         columns                                  ``predict``         ``d
 ==============  =======================================  ==================  ===========================
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
@@ -22,8 +20,6 @@ from sklearn.utils.multiclass import _ovr_decision_function
 
 from mercer._typing import AnyArray, FloatArray, IntArray
 from mercer.engine import Coding
-
-__all__ = ["Components", "Novelty", "OneVsOne", "OneVsRest", "Outputs", "Regression", "read_outputs"]
 
 Rule = Literal["threshold", "largest", "pairs"]
 

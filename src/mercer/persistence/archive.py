@@ -6,8 +6,6 @@ these classes declare (``mercer._stored``, ``schema``); and before a model is re
 file cannot name anything to import or to call.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import os
@@ -30,8 +28,6 @@ from mercer.persistence import container
 from mercer.persistence.decoding import decode
 from mercer.persistence.encoding import encode
 from mercer.persistence.replacement import replacement
-
-__all__ = ["load", "save"]
 
 Target: TypeAlias = str | os.PathLike[str] | IO[bytes]
 

@@ -6,8 +6,6 @@ stored feature by feature. Distances are sums of squared differences: nothing ca
 NaN among the inputs comes out as NaN.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,8 +15,6 @@ from mercer._typing import FloatArray
 from mercer.kernels.closed_form import Form, OfDistance, OfInnerProduct, is_product
 from mercer.kernels.profiles import CUTOFF
 from mercer.persistence.exported import factors_of_power, in_dtype
-
-__all__ = ["BLOCK", "Dialect", "KernelWriter", "enclosed", "loop"]
 
 BLOCK = 8
 

@@ -1,7 +1,5 @@
 """Models as C99 source: one header, nothing else."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 from importlib.metadata import version
@@ -15,8 +13,6 @@ from mercer._typing import AnyArray, FloatArray
 from mercer.model import OneVsOne, OneVsRest
 from mercer.persistence.c_kernels import BLOCK, Dialect, KernelWriter, enclosed, loop
 from mercer.persistence.exported import Exported, read_model, warn_of_rounding
-
-__all__ = ["to_c"]
 
 
 def to_c(

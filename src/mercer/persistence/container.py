@@ -13,8 +13,6 @@ it has bytes. Times are fixed, so that the same model is the same bytes. The hea
 must be, byte for byte, what the archive's own header says.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
@@ -29,8 +27,6 @@ import numpy as np
 from mercer._stored.checks import need, refusing
 from mercer._typing import AnyArray
 from mercer.persistence.decoding import as_dtype, as_shape, check_elements
-
-__all__ = ["VERSION", "read", "write"]
 
 _FORMAT, VERSION, _OLDEST = "mercer archive", 2, 2  # the oldest version that is read
 _MAGIC = b"PK\x03\x04"

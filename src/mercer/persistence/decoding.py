@@ -6,8 +6,6 @@ belong to one value each, and others, which objects may copy, are not referred t
 an ``ArchiveError``.
 """
 
-from __future__ import annotations
-
 import base64
 import math
 import re
@@ -24,8 +22,6 @@ from mercer._typing import AnyArray
 from mercer.exceptions import ArchiveError
 from mercer.persistence import schema
 from mercer.persistence.encoding import DTYPE, LONGEST_INT, MOST_NESTED, most_referred
-
-__all__ = ["as_dtype", "as_shape", "check_elements", "decode"]
 
 _MOST_DIMENSIONS = 32
 _HEXADECIMAL = re.compile(r"-?0x[0-9a-f]+")

@@ -25,8 +25,6 @@ key              value
 ===============  ==================================================================================================
 """
 
-from __future__ import annotations
-
 import base64
 import math
 import re
@@ -41,8 +39,6 @@ from mercer._stored.checks import need
 from mercer._typing import AnyArray
 from mercer.exceptions import ArchiveError
 from mercer.persistence import schema
-
-__all__ = ["DTYPE", "LONGEST_INT", "MOST_NESTED", "encode", "most_referred"]
 
 MOST_NESTED = 100  # values within values
 # Numbers, truth values, text, dates; no Python objects, no records.

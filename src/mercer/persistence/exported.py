@@ -5,8 +5,6 @@ large as the function. That depends on the model alone, so it is measured on the
 will be outside, in float32 and in float64, at the vectors and halfway between them.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -18,8 +16,6 @@ from mercer._typing import AnyArray, FloatArray
 from mercer._validation import check_is_fitted
 from mercer.kernels.closed_form import Form, OfDistance, OfInnerProduct, closed_form
 from mercer.model import KernelExpansion, OneVsOne, OneVsRest, read_outputs
-
-__all__ = ["Exported", "centre", "factors_of_power", "in_dtype", "read_model", "warn_of_rounding"]
 
 _LARGEST_LABEL = 2**63 - 1
 # The share of the function's size that is reported: the one from which on the engine leaves float32 by itself.

@@ -27,7 +27,6 @@ from mercer.persistence.exported import Exported, centre, factors_of_power, in_d
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["to_onnx"]
 
 # The newest that the oldest supported onnxruntime (1.20) runs, with the file format of its time.
 _OPSET, _IR_VERSION = 21, 10

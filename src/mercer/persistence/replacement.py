@@ -6,8 +6,6 @@ hidden name beside the path from the start, and is locked while it is written: t
 which nobody locks, are removed by the next writer.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import shutil
@@ -25,7 +23,6 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["replacement"]
 
 _DESCRIPTORS = "/proc/self/fd"  # where a file without a name can be given one
 _PREFIX, _SUFFIX = ".mercer-", ".tmp"

@@ -4,8 +4,6 @@
 written as when it is read, so that a model that can be saved can be loaded.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 import warnings
@@ -23,8 +21,6 @@ from mercer._stored import SOMETIMES, Declaration, declaration_of
 from mercer._stored.checks import need, refusing
 from mercer._typing import AnyArray
 from mercer.exceptions import ArchiveError
-
-__all__ = ["build", "check_attributes", "check_parts", "state_of"]
 
 # What scikit-learn's conventions let an estimator tell of its fit besides, which nothing depends on.
 _TOLD = re.compile(r"[a-zA-Z]\w*[a-zA-Z0-9]_", re.ASCII)

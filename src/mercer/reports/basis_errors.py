@@ -14,8 +14,6 @@ from mercer.engine import ArrayTable, Executor, Threads, as_rows
 from mercer.methods.frame import resolve_kernel
 from mercer.reports.table import format_table
 
-__all__ = ["BasisErrors", "basis_errors"]
-
 UNSUPERVISED = ("uniform", "kmeans", "leverage", "pivoted_cholesky")
 
 

@@ -9,8 +9,6 @@ from matplotlib.figure import Figure
 
 from mercer._typing import FloatArray
 
-__all__ = ["plot_curves", "plot_fits", "save"]
-
 _BLUE, _GREY, _RED = "#2b6cb0", "#718096", "#c53030"
 _LOOKS = (
     (_BLUE, "-"),

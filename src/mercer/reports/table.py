@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-__all__ = ["format_table"]
-
 
 def format_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """Align columns: text to the left, numbers to the right.

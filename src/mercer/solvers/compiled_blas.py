@@ -5,8 +5,6 @@ transposes. Parts are taken as ``array[a:b, c:d]`` everywhere, so that each func
 type for ``array[a:b]``.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -16,8 +14,6 @@ from threadpoolctl import threadpool_info
 from mercer._jit import call_fortran, jit
 from mercer._typing import FloatArray
 from mercer.solvers.dense import address
-
-__all__ = ["LOWER", "PLAIN", "TRANSPOSED", "Routines", "add_product", "call_back", "routines", "stride"]
 
 # Compiled code sees an intrinsic with one argument less than Python's types do.
 call_back: Any = call_fortran  # (address, arguments): call a function by its address

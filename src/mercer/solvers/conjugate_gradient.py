@@ -8,8 +8,6 @@ import numpy as np
 
 from mercer._typing import FloatArray
 
-__all__ = ["IterativeSolution", "conjugate_gradient", "print_residual"]
-
 Operator = Callable[[FloatArray], FloatArray]
 
 

@@ -18,21 +18,6 @@ from mercer._stored.checks import check_lower
 from mercer._typing import FloatArray, IntArray
 from mercer.exceptions import JitterWarning, NotPositiveDefiniteError, warn
 
-__all__ = [
-    "CholeskyFactor",
-    "PivotedFactor",
-    "add_gram",
-    "address",
-    "cholesky_in_place",
-    "factor_upper",
-    "mirror",
-    "multiply_symmetric",
-    "pivoted_cholesky",
-    "solve_upper",
-    "subtract_products",
-    "whiten",
-]
-
 _CHAR = ctypes.c_char_p
 _INT = ctypes.POINTER(ctypes.c_int)
 _DOUBLE = ctypes.POINTER(ctypes.c_double)

@@ -27,8 +27,6 @@ from scipy.linalg import eigh_tridiagonal
 from mercer._typing import AnyArray, FloatArray
 from mercer.exceptions import NotPositiveDefiniteError
 
-__all__ = ["ExtremeEigenvalues", "extreme_eigenvalues", "stochastic_log_determinant"]
-
 Operator = Callable[[FloatArray], FloatArray]
 Random: TypeAlias = np.random.Generator | np.random.RandomState
 

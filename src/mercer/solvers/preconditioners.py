@@ -24,8 +24,6 @@ from mercer._typing import FloatArray
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.solvers.sparse_cholesky import solve_in_place
 
-__all__ = ["Incomplete", "Jacobi", "NystromPreconditioner", "Unchanged"]
-
 Operator = Callable[[FloatArray], FloatArray]
 
 _FIRST_SHIFT = 1e-3  # share of the diagonal that is added when the factorisation first breaks down

@@ -27,8 +27,6 @@ from mercer._stored import stored
 from mercer._stored.checks import check_columns, check_shape, need
 from mercer._typing import FloatArray
 
-__all__ = ["RidgePath", "RidgeProblem", "RidgeSolution"]
-
 _GRID = np.logspace(-14, 3, 69)  # candidate noises relative to the largest eigenvalue of A
 _RESIDUAL_ROUNDING = 64 * np.finfo(np.float64).eps  # of a sum of squared residuals, relative to that of the targets
 _SMALL_NOISE = 1e4  # times the rounding of the eigenvalues: below, that rounding is a visible share of the noise

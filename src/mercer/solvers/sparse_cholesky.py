@@ -42,8 +42,6 @@ from mercer.solvers.sparse_symbolic import (
     ordering_permutation,
 )
 
-__all__ = ["SparseFactor", "solve_in_place", "sparse_cholesky"]
-
 _WIDTH = 4  # rows that half_norms solves for at once: they share the reading of L
 
 

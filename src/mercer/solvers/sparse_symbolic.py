@@ -15,8 +15,6 @@ from scipy.sparse.linalg import spilu
 from mercer._jit import jit
 from mercer._typing import IntArray
 
-__all__ = ["SYMMETRIC", "Ordering", "canonical", "count_fill", "elimination_tree", "inverse", "ordering_permutation"]
-
 Ordering: TypeAlias = str | IntArray
 
 _SUPERLU_NAMES = {"amd": "MMD_AT_PLUS_A", "colamd": "COLAMD"}

@@ -5,16 +5,12 @@ pools do not survive that at every moment. So the main thread takes no lock that
 which does everything else, and waits for a lock that nobody waits for but itself.
 """
 
-from __future__ import annotations
-
 import _thread
 import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
-
-__all__ = ["Crew"]
 
 Tick = Callable[[int], None]
 

@@ -1,7 +1,5 @@
 """One row after the other, for learners to which the order matters."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -12,8 +10,6 @@ from mercer.engine.executors.threads import make_plan, working_memory_bytes
 from mercer.engine.passes import Pass, Result, RowPass, State, Tile
 from mercer.engine.progress import Progress
 from mercer.engine.table import Table
-
-__all__ = ["Sequence"]
 
 
 class Sequence:

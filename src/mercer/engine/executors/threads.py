@@ -4,8 +4,6 @@ In three parts: how many threads BLAS uses, which is one setting for the whole p
 and workers; and the executor.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -25,8 +23,6 @@ from mercer.engine.executors.crew import Crew
 from mercer.engine.passes import Pass, Result, RowPass, Scratch, State
 from mercer.engine.progress import Progress
 from mercer.engine.table import Table
-
-__all__ = ["Plan", "Threads", "blas_threads", "effective_jobs", "free_threads", "make_plan", "working_memory_bytes"]
 
 # ------------------------------------------------------------------------------------------- threads of BLAS
 

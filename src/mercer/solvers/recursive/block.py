@@ -10,8 +10,6 @@ from mercer._typing import AnyArray, FloatArray, IntArray
 from mercer.solvers.compiled_blas import Routines, routines
 from mercer.solvers.recursive.rules import Rules
 
-__all__ = ["FOLD", "PANEL", "Block", "Data", "Limits", "Matrices", "Vectors", "aligned", "good_length"]
-
 FOLD = 16  # rows after which vectors are folded into the products of the rows to come
 PANEL = 128  # columns of a symmetric matrix that are kept together, from the first row to the diagonal block
 

@@ -11,8 +11,6 @@ rows are two matrix products at its start and a few vectors per row; the sums ar
 row is in ``rows``, what happens to the matrices in ``inverses``.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,8 +21,6 @@ from mercer.solvers.compiled_blas import PLAIN, Routines, add_product, call_back
 from mercer.solvers.recursive.block import Block, Data, Matrices
 from mercer.solvers.recursive.inverses import apply, error_of_inverse, go_back, multiply
 from mercer.solvers.recursive.rows import learn_rows
-
-__all__ = ["SPOILT", "Source", "fill_values", "learn_blocks", "look_up"]
 
 # How far K⁻¹(Kz) may be from z, of random signs, before K⁻¹ is computed again; its relative error is then about 1e-9.
 SPOILT = 1e-7

@@ -3,8 +3,6 @@
 Of a symmetric matrix panels of columns are kept: rows 0..last of columns first..last. Small ones are kept whole.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -16,8 +14,6 @@ from mercer.exceptions import NotPositiveDefiniteError
 from mercer.solvers.compiled_blas import LOWER, PLAIN, TRANSPOSED, Routines, add_product, call_back, stride
 from mercer.solvers.dense import mirror
 from mercer.solvers.recursive.block import PANEL, Block, Matrices, Vectors
-
-__all__ = ["apply", "error_of_inverse", "go_back", "inverse", "lower_factor", "multiply"]
 
 # Odd numbers that spread bits: 2^64 over the golden ratio, and two with which a third of the bits mix well.
 _GOLDEN, _LAST_BIT = np.uint64(0x9E3779B97F4A7C15), np.uint64(63)

@@ -43,8 +43,6 @@ from mercer.solvers.recursive.blocks import SPOILT, Source, learn_blocks, look_u
 from mercer.solvers.recursive.inverses import error_of_inverse, inverse, lower_factor
 from mercer.solvers.recursive.rules import Rules, weakest
 
-__all__ = ["MOST_ROWS", "BlockRecursion", "block_rows"]
-
 MOST_ROWS = 128  # of a block
 
 _LEAST_LEFT = 1e-50

@@ -5,8 +5,6 @@ score would be :math:`\kappa^2\Delta_b`, the others' :math:`(w_i + \kappa v_i)^2
 vectors are made in the next free rows of V and G, where they stay if the newcomer does.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -16,8 +14,6 @@ from mercer._typing import FloatArray
 from mercer.solvers.compiled_blas import PLAIN, TRANSPOSED, add_product
 from mercer.solvers.recursive.block import FOLD, PANEL, Block, Data, Matrices, Vectors
 from mercer.solvers.recursive.rules import LEAST_NOVELTY, TIE
-
-__all__ = ["learn_rows"]
 
 _OUT_OF_USE = 1e300  # score of slots that are no functions
 

@@ -1,7 +1,5 @@
 """When a function is added to the dictionary, and which one is removed."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,8 +7,6 @@ import numpy as np
 from mercer._stored import stored
 from mercer._stored.checks import need
 from mercer._typing import FloatArray, IntArray
-
-__all__ = ["LEAST_NOVELTY", "TIE", "Rules", "weakest"]
 
 # Scores within this share of the lowest are equal: rounding must not decide. Of equals the newest goes.
 TIE = 1e-9
