@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 
-from mercer.engine import Sequence, Threads, using
+from mercer.engine import Sequence, Threads, table, using
 from mercer.exceptions import NegativeVarianceWarning
 from mercer.kernels import Gaussian
 from tests.processes import Processes
@@ -17,6 +17,11 @@ pytestmark = pytest.mark.slow  # processes are spawned, and each imports and loa
 N, N_NEW = 1200, 700
 RNG = np.random.default_rng(0)
 ROWS, NEW = RNG.normal(size=(N, 2)), RNG.normal(size=(N_NEW, 2))
+
+
+@pytest.fixture(autouse=True)
+def _several_partitions(monkeypatch):
+    monkeypatch.setattr(table, "_FEWEST_ROWS", 256)
 
 
 def make(estimator, **options):

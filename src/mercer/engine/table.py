@@ -21,7 +21,7 @@ Block = slice | IntArray
 
 # Partitions decide how sums are nested, so their number depends on the rows alone, not on the workers. There are
 # enough for many workers, and few enough that starting and merging a sum is small beside the sum itself.
-_PARTITION_ROWS, _FEWEST_ROWS = 8192, 512
+_PARTITION_ROWS, _FEWEST_ROWS = 8192, 1024
 _FEWEST_PARTITIONS, _MOST_PARTITIONS = 8, 64
 
 

@@ -21,7 +21,7 @@ from mercer.engine import (
 )
 from mercer.engine.table import partition_bounds
 
-N = 3000
+N = 5000
 
 
 class Halves:
@@ -63,14 +63,14 @@ def gathered(parts, size=100):
     return rows, targets, weights, [tile.first for tile in tiles]
 
 
-@pytest.mark.parametrize("n_rows", [0, 1, 511, 512, 1023, 1024, 5000, 100_000, 10_000_000])
+@pytest.mark.parametrize("n_rows", [0, 1, 1023, 1024, 2047, 2048, 5000, 100_000, 10_000_000])
 def test_partitions_cover_all_rows_and_depend_on_their_number_alone(n_rows):
     bounds = partition_bounds(n_rows)
     lengths = np.diff(bounds)
     assert (bounds[0], bounds[-1]) == (0, n_rows)
     assert len(lengths) <= 64
-    if n_rows >= 1024:
-        assert np.min(lengths) >= 512
+    if n_rows >= 2048:
+        assert np.min(lengths) >= 1024
         assert np.ptp(lengths) <= 1
 
 
