@@ -31,7 +31,9 @@ class NegativeVarianceWarning(UserWarning):
 
 def warn(message: str, category: type[Warning]) -> None:
     """Warn of something at the line of the user's that called mercer, however deep inside it was found."""
-    level, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(message, category, stacklevel=level)
+    level, outermost, frame = 1, 0, sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_filename.startswith(_PACKAGE):
+            outermost = level  # the standard library may stand between two frames of mercer
+        level, frame = level + 1, frame.f_back  # type: ignore[assignment]  # None ends the loop
+    warnings.warn(message, category, stacklevel=outermost + 1)

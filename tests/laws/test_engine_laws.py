@@ -76,6 +76,7 @@ def tile_size(tile_bytes, working_memory):
     with (
         patch.object(threads, "TILE_BYTES", tile_bytes),
         patch.object(table, "_FEWEST_ROWS", 1),  # so that few rows are several partitions, too
+        patch.object(threads, "_PIECE_BYTES", 64),  # ... and are worth a thread
         config_context(working_memory=working_memory / (1 << 20)),
     ):
         yield

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -14,6 +13,7 @@ from mercer.compression.construct import Construction, construct
 from mercer.compression.distance import DataDistance, Distance, FeatureDistance, output_units
 from mercer.compression.refine import refine
 from mercer.engine import ArrayRows, Executor, kernel_times
+from mercer.exceptions import warn
 from mercer.model import KernelExpansion
 
 _TOLERANCE = 1e-3  # share of the distance that 20 steps of a refinement must gain for it to go on
@@ -140,11 +140,10 @@ class Shrinker:
         few, enough = 0, min(_FIRST, most)
         while enough < n_points and not suffices(enough):
             if enough == most or trials[-1].n_vectors < enough:  # no more are allowed, or no more would help
-                warnings.warn(
+                warn(
                     f"{trials[-1].n_vectors} vectors differ by {trials[-1].difference:.3g} standard deviations, tol is "
                     f"{tol:g}: allow more vectors, or a larger tol.",
                     ConvergenceWarning,
-                    stacklevel=4,
                 )
                 return replace(known[enough], trials=tuple(trials))
             few, enough = enough, min(2 * enough, most)

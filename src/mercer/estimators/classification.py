@@ -1,6 +1,6 @@
 """What all classifiers share: labels encoded for a fit, decisions at its end."""
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from sklearn.base import ClassifierMixin
@@ -70,9 +70,3 @@ class KernelClassifier(ClassifierMixin, Shell):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-    def _check_mergeable(self, other: Self) -> None:
-        if not np.array_equal(self.classes_, other.classes_):
-            msg = f"cannot merge models with different classes: {self.classes_.tolist()}, {other.classes_.tolist()}."
-            raise ValueError(msg)
-        super()._check_mergeable(other)

@@ -157,6 +157,7 @@ class CommitteeRegressor(KernelRegressor, SummedOnBasis):
         ----------
         X : array (n, d)
         return_std, return_cov : bool, default=False
+            Whether to return the standard deviation (n,) or the covariance (n, n) of the function, too.
         transduce : bool, default=False
             Compute the committee again with the rows of X as basis points: a pass over the training rows per batch of
             queries. Usually more accurate than the model on its own basis: at a basis point the committee combines the

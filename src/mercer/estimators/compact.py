@@ -197,6 +197,10 @@ class CompactRegressor(KernelRegressor, CompactMachine):
     ExactRegressor : The same for any kernel, on a dense matrix.
     NystromRegressor : An approximation for smooth kernels.
 
+    Notes
+    -----
+    A weight ω divides the noise of its row, which makes a row of weight 2 the same as the row twice.
+
     References
     ----------
     B. Hamers, J. A. K. Suykens, B. De Moor (2002). Compactly supported RBF kernels for sparsifying the Gram matrix in

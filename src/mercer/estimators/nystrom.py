@@ -44,7 +44,7 @@ class NystromMachine(SummedOnBasis):
         self._summary = summary.plus(table, make_executor(self))
 
     def forget(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Remove rows; they must have been added with these targets and weights.
+        """Remove rows; they must have been added with these targets (or labels) and weights.
 
         Exact up to the rounding of the sums: rows of enormous weight leave few digits of the others.
         """
@@ -173,6 +173,8 @@ class NystromRegressor(KernelRegressor, NystromMachine):
 
     Notes
     -----
+    A row of weight 2 is the same as the row twice.
+
     The system is solved in whitened form, :math:`\lambda I + L^{-1}K_{mn}K_{nm}L^{-\top}` with
     :math:`K_{mm} = LL^\top`. Where rounding of :math:`K_{mn}K_{nm}` could matter beside λ, the features are whitened
     tile by tile before they are summed, which takes about twice as long and loses half as many digits; a short pass

@@ -129,6 +129,13 @@ class OnlineMachine(Mergeable):
         named = len(vars(self).get("_features", ())) in (0, n_features)
         need(named, "a model has names for other features.")
 
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learn rows X (n, d) and their targets or labels y in their order, from the beginning.
+
+        The error of a row of weight ω counts ω times; whether the row joins the dictionary is decided once.
+        """
+        return super().fit(X, y, sample_weight)
+
     def _fit(self, table: ArrayTable) -> None:
         if self.second_pass and self.forgetting < 1:
             msg = "a second pass weighs all rows alike, a model that forgets does not: use one of the two."
@@ -280,6 +287,20 @@ class OnlineMachine(Mergeable):
             forgetting=float(self.forgetting),
             intercept=bool(self.intercept),
         )
+
+    def merge(self, other: Self) -> Self:
+        """Take in what another model has seen, as well as both dictionaries together can represent it.
+
+        Parameters
+        ----------
+        other : estimator of the same class
+            With the same kernel, noise and intercept; neither forgets, as that depends on the order of rows.
+
+        Returns
+        -------
+        self
+        """
+        return super().merge(other)
 
     def _merge(self, other: Self) -> None:
         learner = self._next_learner()

@@ -50,6 +50,10 @@ class ReducedRankRegressor(KernelRegressor, OnBasis, Shell):
     NystromRegressor : The same system on m kernels.
     CommitteeRegressor : Accounts for what the basis leaves of the kernel.
 
+    Notes
+    -----
+    A row of weight 2 is the same as the row twice.
+
     References
     ----------
     C. K. I. Williams, M. Seeger: Using the Nyström method to speed up kernel machines, NIPS 2000. V. Tresp,

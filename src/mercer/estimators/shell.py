@@ -87,17 +87,10 @@ class Shell(BaseEstimator, ABC):
     """An estimator that is fitted to a table; regressors and classifiers read it differently (``_read``)."""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit to rows X (n, d) and y: targets (n,) or (n, p), or labels (n,); weight 2 is the same as the row twice."""
+        """Fit to rows X (n, d) and y: targets (n,) or (n, p), or labels (n,). For weights see the class."""
         self._validate_params()
         with all_or_nothing(self):
             self._fit(self._read(X, y, sample_weight, first=True))
-        return self
-
-    def _add_rows(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Self:
-        """``partial_fit``, with the classes that the user names."""
-        self._validate_params()
-        with all_or_nothing(self):
-            self._partial_fit(self._read(X, y, sample_weight, first=not is_fitted(self), classes=classes))
         return self
 
     @abstractmethod
@@ -197,9 +190,11 @@ class OnBasis(ABC):
 
     @property
     def basis_(self) -> FloatArray:
-        """Basis points that are in use, shape (rank, d)."""
+        """Basis points that are in use, shape (rank, d); read-only, as the model is."""
         check_is_fitted(self)
-        return self._frame.basis.points
+        points = self._frame.basis.points.view()
+        points.flags.writeable = False
+        return points
 
     @property
     def basis_index_(self) -> Any:
@@ -226,20 +221,27 @@ class OnBasis(ABC):
 
 
 class Mergeable(Shell):
-    """An estimator that can take in what another one has seen."""
+    """An estimator that can take in more rows, and what another one has seen."""
+
+    def _add_rows(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Self:
+        """``partial_fit``, with the classes that the user names."""
+        self._validate_params()
+        with all_or_nothing(self):
+            self._partial_fit(self._read(X, y, sample_weight, first=not is_fitted(self), classes=classes))
+        return self
+
+    @abstractmethod
+    def _partial_fit(self, table: ArrayTable) -> None:
+        """Add the rows of a table that was checked."""
 
     def merge(self, other: Self) -> Self:
-        """Add the rows that another model has seen.
-
-        On a basis this is exact, as if all rows had been fitted here. An online learner takes them in as well as both
-        dictionaries together can represent them.
+        """Add the rows that another model has seen; exact, as if all had been fitted here.
 
         Parameters
         ----------
         other : estimator of the same class
-            Fitted with the same kernel, and with the same basis: fit the first with any basis, the others with
-            ``basis=first.basis_`` and ``kernel=first.kernel_``. Online learners have dictionaries of their own, but the
-            same noise and intercept; neither forgets, as that depends on the order of rows.
+            Fitted with the same kernel and basis: fit the first with any basis, the others with
+            ``basis=first.basis_`` and ``kernel=first.kernel_``.
 
         Returns
         -------
@@ -290,12 +292,15 @@ class SummedOnBasis(OnBasis, Mergeable):
 
 
 def check_mergeable(mine: Any, theirs: Any) -> None:
-    """Refuse to merge with an estimator of another class, or one that is not fitted."""
+    """Refuse to merge with an estimator of another type, with one of other classes, or with one that is not fitted."""
     check_is_fitted(mine)
     if type(theirs) is not type(mine):
         msg = f"cannot merge a {type(theirs).__name__} into a {type(mine).__name__}."
         raise ValueError(msg)
     check_is_fitted(theirs)
+    if hasattr(mine, "classes_") and not np.array_equal(mine.classes_, theirs.classes_):
+        msg = f"cannot merge models with different classes: {mine.classes_.tolist()}, {theirs.classes_.tolist()}."
+        raise ValueError(msg)
 
 
 def check_same_frame(mine: Frame, theirs: Frame) -> None:

@@ -58,14 +58,14 @@ class _Pair(Kernel):
     def gradients(
         self, rows: FloatArray, points: FloatArray, weights: FloatArray, *, parameters: bool = True
     ) -> Gradients:
-        """Contributions of both kernels: those by the points add up."""
+        """Of a sum, those of both kernels; of a product, each is weighted by the other kernel (product rule)."""
         left, right = self._shares(weights, lambda: self.left(rows, points), lambda: self.right(rows, points))
         by_points, by_left = self.left.gradients(rows, points, left, parameters=parameters)
         more, by_right = self.right.gradients(rows, points, right, parameters=parameters)
         return by_points + more, _named(by_left, by_right)
 
     def diagonal_gradient(self, rows: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
-        """Those of both kernels, side by side."""
+        """Those of both kernels, weighted in the same way."""
         left, right = self._shares(weights, lambda: self.left.diagonal(rows), lambda: self.right.diagonal(rows))
         return _named(self.left.diagonal_gradient(rows, left), self.right.diagonal_gradient(rows, right))
 

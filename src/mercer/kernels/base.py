@@ -64,9 +64,9 @@ class Kernel(BaseEstimator, ABC):
     sees ``kernel__length_scale``. They add and multiply with ``+`` and ``*``, and a positive number
     times a kernel scales it.
 
-    A subclass defines ``bind``, ``diagonal`` and ``gradients``; ``log_parameters`` names its positive parameters, with
-    respect to whose logarithms the gradient is taken. With a ``name``, estimators accept it as ``kernel="name"``; with
-    a ``closed_form`` it can be exported.
+    A subclass defines ``bind``, ``diagonal`` and, where they are wanted, ``gradients``; ``log_parameters`` names its
+    positive parameters, with respect to whose logarithms the gradient is taken. With a ``name``, estimators accept it
+    as ``kernel="name"``; with a ``closed_form`` it can be exported.
     """
 
     name: ClassVar[str | None] = None
@@ -87,7 +87,6 @@ class Kernel(BaseEstimator, ABC):
     def diagonal(self, rows: FloatArray) -> FloatArray:
         """k(x, x) for each row, shape (rows,)."""
 
-    @abstractmethod
     def gradients(
         self, rows: FloatArray, points: FloatArray, weights: FloatArray, *, parameters: bool = True
     ) -> Gradients:
@@ -97,13 +96,15 @@ class Kernel(BaseEstimator, ABC):
         ``get_log_parameters()``, in its shape: :math:`\sum_{ij} g_{ij}\,\partial k_{ij}/\partial\log\theta`; these may
         be left out if ``parameters`` is false.
         """
+        msg = f"{type(self).__name__} has no gradients: define its method `gradients`."
+        raise NotImplementedError(msg)
 
     def points_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> FloatArray:
-        """The first of ``gradients``."""
+        r"""By the points, :math:`\sum_i g_{ij}\,\partial k(x_i, z_j)/\partial z_j`, shape (m, d); see ``gradients``."""
         return self.gradients(rows, points, weights, parameters=False)[0]
 
     def parameter_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
-        """The second of ``gradients``."""
+        r"""By log-parameters, :math:`\sum_{ij} g_{ij}\,\partial k_{ij}/\partial\log\theta`; see ``gradients``."""
         return self.gradients(rows, points, weights)[1]
 
     def diagonal_gradient(self, rows: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:

@@ -262,7 +262,7 @@ class StationarySection(Section):
         return out
 
     def tile(self, rows: FloatArray, out: FloatArray | None = None) -> FloatArray:
-        """Kernel values (or slopes) between rows and points."""
+        """Kernel values between rows and points."""
         out = self.exponents(rows, out)
         self._profile(out)
         return out

@@ -3,7 +3,6 @@ r"""The system of the LS-SVM on a sparse kernel matrix, :math:`H = K + \lambda W
 Everything is in the order of places of the sparse kernel (see ``mercer.engine.sparse_kernel``).
 """
 
-import warnings
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
@@ -17,7 +16,7 @@ from mercer._stored import stored
 from mercer._stored.checks import check_finite, check_shape, need
 from mercer._typing import FloatArray
 from mercer.engine import Executor, Sequence, SparseGram, SparseKernel, available_memory
-from mercer.exceptions import NotPositiveDefiniteError
+from mercer.exceptions import NotPositiveDefiniteError, warn
 from mercer.solvers.conjugate_gradient import conjugate_gradient, print_residual
 from mercer.solvers.dense import pivoted_cholesky
 from mercer.solvers.lanczos import extreme_eigenvalues, stochastic_log_determinant
@@ -111,12 +110,11 @@ class CompactSystem:
         )
         self.n_iter = result.iterations
         if not result.converged:
-            warnings.warn(
+            warn(
                 f"conjugate gradients stopped after {result.iterations} iterations at a relative residual of "
                 f"{result.residual:.1e}, above tol={options.tol:.1e}: the model is not the solution asked for. "
                 "Raise max_iter, tol or noise, or use another preconditioner.",
                 ConvergenceWarning,
-                stacklevel=5,
             )
         return result.value
 

@@ -190,6 +190,10 @@ class KernelExpansion:
         """Without what is kept for the next call."""
         return {name: value for name, value in vars(self).items() if name != "_kept"}
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.__post_init__()
+
     def _need_variance(self) -> Variance:
         if self.variance is None:
             msg = "this model has no predictive variance."

@@ -5,7 +5,6 @@ large as the function. That depends on the model alone, so it is measured on the
 will be outside, in float32 and in float64, at the vectors and halfway between them.
 """
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,6 +13,7 @@ import numpy as np
 
 from mercer._typing import AnyArray, FloatArray
 from mercer._validation import check_is_fitted
+from mercer.exceptions import warn
 from mercer.kernels.closed_form import Form, OfDistance, OfInnerProduct, closed_form
 from mercer.model import KernelExpansion, OneVsOne, OneVsRest, read_outputs
 
@@ -132,7 +132,7 @@ def warn_of_rounding(model: Exported, *, arithmetic: Any, products: bool, remedy
             "its vectors and between them: large coefficients magnify rounding, or inputs differ by too little, or by "
             f"too much, in units of their own size and of the length scale. {remedy}"
         )
-        warnings.warn(msg, UserWarning, stacklevel=3)
+        warn(msg, UserWarning)
 
 
 def float32_error(model: Exported, *, arithmetic: Any = np.float32, products: bool) -> float:

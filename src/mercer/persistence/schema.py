@@ -6,7 +6,6 @@ written as when it is read, so that a model that can be saved can be loaded.
 
 import inspect
 import re
-import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
@@ -20,7 +19,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from mercer._stored import SOMETIMES, Declaration, declaration_of
 from mercer._stored.checks import need, refusing
 from mercer._typing import AnyArray
-from mercer.exceptions import ArchiveError
+from mercer.exceptions import ArchiveError, warn
 
 # What scikit-learn's conventions let an estimator tell of its fit besides, which nothing depends on.
 _TOLD = re.compile(r"[a-zA-Z]\w*[a-zA-Z0-9]_", re.ASCII)
@@ -53,12 +52,11 @@ def _without_foreign(state: dict[str, Any]) -> dict[str, Any]:
     estimator = state.get("estimator")
     if estimator is None or declaration_of(type(estimator)) is not None:
         return state
-    warnings.warn(
+    warn(
         f"estimator is {type(estimator).__name__}, of another library, which an archive does not hold: the model that "
         "is loaded predicts the same, but has estimator=None and cannot be fitted again. (set_params(estimator=None) "
         "avoids this warning.)",
         UserWarning,
-        stacklevel=2,
     )
     return state | {"estimator": None}
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
 
+import mercer
 from mercer import NystromRegressor, OnlineClassifier
 from mercer.kernels import Gaussian
 from tests.doubles import GuardedRows
@@ -260,3 +261,15 @@ def test_a_smooth_kernel_without_a_tolerance():
     K = model.kernel_(model.basis_)
     assert np.max(np.abs(model._learner.recursion.K_inverse @ K - np.eye(len(K)))) < 1e-6
     assert model.score(rows, targets) > 0.97
+
+
+@pytest.mark.parametrize("weight", [1.0, 1e9, 1e12])
+def test_the_cost_is_not_lost_to_rounding_where_weights_are_large(weight):
+    """With noise 1e-10 rows of weight ω cost what rows of weight 1 cost with noise 1e-10/ω, times ω."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=60)
+    options = {"max_basis": 15, "selection": "novelty", "forgetting": 0.99}
+    heavy = mercer.OnlineRegressor(Gaussian(1.0), noise=1e-10, **options).fit(X, y, np.full(60, weight))
+    light = mercer.OnlineRegressor(Gaussian(1.0), noise=1e-10 / weight, **options).fit(X, y)
+    assert heavy.cost_ == pytest.approx(weight * light.cost_, rel=0.05)

@@ -311,3 +311,5 @@ def test_arrays_cannot_be_changed_in_place():
     with pytest.raises(ValueError, match="read-only"):
         model.coefficients[0] = 2.0
     given[0] = 2.0  # the caller's own array stays writeable
+    with pytest.raises(ValueError, match="read-only"):
+        pickle.loads(pickle.dumps(model)).points[0] = 2.0

@@ -98,13 +98,16 @@ class Block(NamedTuple):
     def empty(cls, n_rows: int, slots: int, n_outputs: int, limits: Limits) -> Block:
         """Room for blocks of that many rows and slots."""
         n_V, n_G, length = _VECTORS_OF_P * n_rows, _VECTORS_OF_K * n_rows, good_length(slots)
-        values, u, a = (aligned(n_rows, length) for _ in range(3))
-        P_diagonal, K_diagonal, used, scores = aligned(4, length)
+        # One piece of memory: to take twelve would be a good part of the time that a single row takes.
+        sizes = (n_rows, n_rows, n_rows, n_V, n_G, n_V, n_outputs, 4, 3)
+        tables = np.split(aligned(sum(sizes), length), np.cumsum(sizes)[:-1])
+        values, u, a, V, G, scaled, w, numbers, scratch = tables
+        P_diagonal, K_diagonal, used, scores = numbers
         births, homes, columns, origins, moved = np.empty((5, slots), dtype=np.intp)
         return cls(
-            values, u, a, Vectors(aligned(n_V, length), np.empty(n_V)), Vectors(aligned(n_G, length), np.empty(n_G)),
-            aligned(n_V, length), np.empty((n_rows, _VECTORS_OF_P * FOLD)), aligned(n_outputs, length),
-            np.empty(n_outputs), P_diagonal, K_diagonal, used, scores, aligned(3, length),
+            values, u, a, Vectors(V, np.empty(n_V)), Vectors(G, np.empty(n_G)),
+            scaled, np.empty((n_rows, _VECTORS_OF_P * FOLD)), w,
+            np.empty(n_outputs), P_diagonal, K_diagonal, used, scores, scratch,
             births, homes, columns, origins, moved, np.zeros(1, dtype=_TALLY), limits, routines(),
         )  # fmt: skip
 

@@ -39,27 +39,31 @@ def learn_rows(block: Block, before: Matrices, data: Data, start: Any) -> None:
         delta = prior - k_a
         if not delta >= tally.least_novelty * prior:
             tally.least_novelty = delta / prior
-        square = 0.0
+        square, hidden, share = 0.0, 0.0, 1.0 / Delta
         for o in range(len(block.w)):  # ρ = y - kᵀw
             k_w = k_w if o == 0 else _product(block.values, t, block.w, o, here)
             rho = data.targets[row, o] - k_w
-            block.steps[o] = rho / Delta
-            square += rho * rho if o < tally.n_scored else 0.0
+            block.steps[o] = rho * share
+            if o < tally.n_scored:
+                square += rho * rho
+            else:
+                hidden += rho * rho
         data.residuals[row] = square
-        _step(block, tally, -1.0 / Delta, here)  # P⁻¹ - uuᵀ/Δ, w + (ρ/Δ)u, ξ + ρ²/Δ
+        # P⁻¹ - uuᵀ/Δ, w + (ρ/Δ)u, ξ + ρ²/Δ
+        _step(block, tally, -share, here, (-square * share, -hidden * share))
         if not delta > max(limits.novelty_tol, LEAST_NOVELTY * prior):
             continue
         # Δ_b = δ(λ + δ/Δ), κ = ρ/(λΔ + δ); the row saves κ²Δ_b
-        pivot = delta * (noise + delta / Delta)
-        gain = square / (noise * Delta + delta) ** 2 * pivot
+        pivot, total = delta * (noise + delta / Delta), noise * Delta + delta
+        gain = square / total**2 * pivot
         if limits.gain_tol >= 0.0 and delta * gain <= limits.gain_tol:
             continue
         for o in range(len(block.w)):
-            block.steps[o] *= Delta / (noise * Delta + delta)
+            block.steps[o] *= Delta / total
         place = _place_to_take(block, tally, t, delta / Delta, pivot, gain)
         if place < 0:
             continue
-        _grow(block, tally, t, delta, pivot)
+        _grow(block, tally, t, delta, pivot, (gain, hidden / total**2 * pivot))
         block.homes[here] = tally.size - 1
         if place < here:
             _prune(block, tally, before, place)
@@ -119,16 +123,16 @@ def _combine(block: Block, tally: Any, t: Any, size: Any) -> Any:
 
 
 @inlined
-def _step(block: Block, tally: Any, factor: Any, size: Any) -> None:
-    """P⁻¹ + c vvᵀ, w + fv with an f per output, ξ - f²/c; v, of that size, is in the next free row of V."""
+def _step(block: Block, tally: Any, factor: Any, size: Any, saved: Any) -> None:
+    """P⁻¹ + c vvᵀ, w + fv with an f per output, ξ less what is saved; v, of that size, is in the next free row of V.
+
+    What is saved, f²/c summed over the outputs that count and over the others, is known to more digits before.
+    """
     n, v = tally.n_V, block.V.rows
     for o in range(len(block.w)):
         _add_multiple(block.w, o, v, n, block.steps[o], size)
-        saved = block.steps[o] * block.steps[o] / factor
-        if o < tally.n_scored:
-            tally.cost -= saved
-        else:
-            tally.hidden_cost -= saved
+    tally.cost -= saved[0]
+    tally.hidden_cost -= saved[1]
     for i in range(size):
         block.P_diagonal[i] += factor * v[n, i] * v[n, i]
     for i in range(np.uintp(size), np.uintp(tally.n_before + tally.n_rows)):  # signed numbers are slower
@@ -178,10 +182,10 @@ def _place_to_take(block: Block, tally: Any, t: Any, ratio: Any, pivot: Any, gai
 
 
 @inlined
-def _grow(block: Block, tally: Any, t: Any, delta: Any, pivot: Any) -> None:
+def _grow(block: Block, tally: Any, t: Any, delta: Any, pivot: Any, saved: Any) -> None:
     """P⁻¹ + vvᵀ/Δ_b, w + κv, ξ - κ²Δ_b;  K⁻¹ + ggᵀ/δ with g = [-a, 1]."""
     here, g = tally.n_before + t, tally.n_G
-    _step(block, tally, 1.0 / pivot, here + 1)
+    _step(block, tally, 1.0 / pivot, here + 1, saved)
     for i in range(here):
         block.G.rows[g, i] = -block.a[t, i]
     block.G.rows[g, here] = block.used[here] = 1.0
@@ -199,9 +203,15 @@ def _prune(block: Block, tally: Any, before: Matrices, place: Any) -> None:
     for i in range(size):
         g[i] *= block.used[i]
         h[i] = block.used[i] * (tally.sigma * h[i]) + tally.tau * g[i]
+    scored, hidden = 0.0, 0.0
     for o in range(len(block.w)):
-        block.steps[o] = -block.w[o, place] / h[place]
-    _step(block, tally, -1.0 / h[place], size)
+        w_i = block.w[o, place]
+        block.steps[o] = -w_i / h[place]
+        if o < tally.n_scored:
+            scored += w_i * w_i
+        else:
+            hidden += w_i * w_i
+    _step(block, tally, -1.0 / h[place], size, (-scored / h[place], -hidden / h[place]))
     _add_to_K(block, tally, -1.0 / g[place], size)
     for o in range(len(block.w)):
         block.w[o, place] = 0.0
