@@ -48,5 +48,6 @@ def solve_lssvm(
     # Hν = y, Hη = 1
     solution = solve(right)
     nu, eta = solution[:, :-1], solution[:, -1]
-    b = eta @ right[:, :-1] / np.sum(eta)
+    total = np.sum(eta)  # zero if an iteration was stopped at once: then the mean of y is all that is known
+    b = eta @ right[:, :-1] / total if total != 0 else np.zeros(targets.shape[1])
     return LssvmSolution(nu - np.outer(eta, b), b + shift, eta)

@@ -358,3 +358,11 @@ def test_classifier_equals_the_dense_one(data, solver, weighted, labels):
     assert model.intercept_.shape == (outputs,)
     assert_close(model.coefficients_, reference.coefficients_)
     assert model.score(rows, y) > 0.9
+
+
+def test_an_iteration_that_is_stopped_at_once_gives_numbers():
+    X = np.random.default_rng(0).normal(size=(80, 2))
+    model = CompactRegressor(Wendland(3.0), solver="cg", preconditioner=None, max_iter=1, noise=1e-6)
+    with pytest.warns(ConvergenceWarning):
+        model.fit(X, np.sin(3 * X[:, 0]))
+    assert np.all(np.isfinite(model.predict(X)))
