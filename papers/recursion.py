@@ -2,26 +2,8 @@ r"""The sequential LS-SVM as published, written to be read: one row at a time, e
 
 Tests compare the decisions of ``mercer.solvers.recursive`` with this one's.
 
-The dictionary :math:`z_1..z_m` approximates the function of every row seen by
-:math:`k(x, \cdot) \approx \sum a_i k(z_i, \cdot)` at the time it was seen, so that the rows' design matrix
-:math:`\tilde K` (n, m) is known without the rows. The state is
-
-.. math:: P^{-1},\; P = \tilde K^\top W\tilde K + \lambda K_{mm};\qquad K_{mm}^{-1};\qquad w = P^{-1}\tilde K^\top Wy;
-          \qquad \xi = \min_w |y - \tilde Kw|_W^2 + \lambda w^\top K_{mm}w.
-
-A row with kernel values k to the dictionary, weight ω and target y has
-
-.. math:: u = P^{-1}k,\quad \Delta = 1/\omega + k^\top u,\quad \rho = y - k^\top w,\quad a = K_{mm}^{-1}k,\quad
-          \delta = k(x, x) - k^\top a.
-
-=========  =============================================================================================
-step       what changes
-=========  =============================================================================================
-normal     P⁻¹ - uuᵀ/Δ;  w + (ρ/Δ)u;  ξ + ρ²/Δ
-growing    P⁻¹ + vvᵀ/Δ_b and w + κv with v = [-a - (δ/Δ)u, 1], Δ_b = δ(λ + δ/Δ), κ = ρ/(λΔ + δ);  ξ - κ²Δ_b;
-           K_mm⁻¹ + gg^T/δ with g = [-a, 1]
-pruning    P⁻¹ - hhᵀ/h_i with h its row i;  w - (w_i/h_i)h;  ξ + w_i²/h_i;  K_mm⁻¹ likewise
-=========  =============================================================================================
+State, symbols and the three steps (normal, growing, pruning) are those of ``mercer.solvers.recursive.recursion``, whose
+description has their formulas; the code below transcribes them.
 
 Forgetting, before a row, takes the posterior back to the prior by a share:
 :math:`P^{-1} \leftarrow \varphi P^{-1} + (1-\varphi)K_{mm}^{-1}/\lambda`, :math:`w \leftarrow \sqrt\varphi\,w`. All

@@ -126,8 +126,7 @@ class OnlineMachine(Mergeable):
             flat=getattr(self, "_flat", False),
             fewest_classes=1 if self._learner.recursion.rules.hidden else 2,  # when classes come one after the other
         )
-        named = len(vars(self).get("_features", ())) in (0, n_features)
-        need(named, "a model has names for other features.")
+        need(len(vars(self).get("_features", ())) in (0, n_features), "a model has names for other features.")
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn rows X (n, d) and their targets or labels y in their order, from the beginning.

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 from sklearn.metrics.pairwise import laplacian_kernel
 
@@ -40,3 +41,17 @@ def test_a_function_is_wrapped():
 def test_anything_else_is_refused_with_the_names(wrong):
     with pytest.raises(ValueError, match=r"kernel must be one of 'gaussian', 'linear', 'matern', .* got "):
         as_kernel(wrong)
+
+
+def test_a_kernel_without_gradients_is_refused_only_where_they_are_needed():
+    class Constant(Kernel):
+        def bind(self, points, dtype=np.float64):
+            return Polynomial(1, scale=1e-300).bind(points, dtype)
+
+        def diagonal(self, rows):
+            return np.ones(len(rows))
+
+    rows = np.zeros((2, 1))
+    assert np.array_equal(Constant()(rows), np.ones((2, 2)))
+    with pytest.raises(NotImplementedError, match="Constant has no gradients"):
+        Constant().points_gradient(rows, rows, np.ones((2, 2)))
