@@ -168,5 +168,4 @@ def _key(name: str, split: int, method: str) -> str:
 
 
 def _missing() -> dict[str, float]:
-    msg = "this split has not been measured."
-    raise KeyError(msg)
+    raise KeyError("this split has not been measured.")

@@ -207,8 +207,7 @@ def _by_gradients(matrix: Any, right: FloatArray) -> tuple[int, int]:
         apply = lambda vectors: gram.times(vectors, executor=Threads(1))  # noqa: E731
     found = conjugate_gradient(apply, right, precondition=lambda vectors: vectors, tol=TOLERANCE, max_iter=10_000)
     if not found.converged:
-        msg = f"conjugate gradients stopped at a residual of {found.residual:.1e}"
-        raise RuntimeError(msg)
+        raise RuntimeError(f"conjugate gradients stopped at a residual of {found.residual:.1e}")
     return found.iterations, int(matrix.nnz if sparse.issparse(matrix) else matrix.size)
 
 

@@ -70,21 +70,17 @@ class GuardedRows(Rows):
         return self._data[indices]
 
     def __array__(self, *_arguments: Any, **_options: Any) -> NoReturn:
-        msg = "all rows were asked for as one array"
-        raise AssertionError(msg)
+        raise AssertionError("all rows were asked for as one array")
 
     def __getstate__(self) -> NoReturn:
-        msg = "the rows were pickled or copied"
-        raise AssertionError(msg)
+        raise AssertionError("the rows were pickled or copied")
 
 
 def _check_caller(module: str, allowed: tuple[str, ...], method: str) -> None:
     if not any(module == name or module.startswith(name + ".") for name in allowed):
-        msg = f"{method} was called from {module}; only {', '.join(allowed)} may"
-        raise AssertionError(msg)
+        raise AssertionError(f"{method} was called from {module}; only {', '.join(allowed)} may")
 
 
 def _check_length(asked: int, longest: int | None, method: str) -> None:
     if longest is not None and asked > longest:
-        msg = f"{method} asked for {asked} rows at once; at most {longest} are allowed"
-        raise AssertionError(msg)
+        raise AssertionError(f"{method} asked for {asked} rows at once; at most {longest} are allowed")

@@ -84,8 +84,7 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module(_HOMES[name]), name)
     if name in _MODULES:
         return import_module(f"mercer.{name}")
-    msg = f"module 'mercer' has no attribute {name!r}"
-    raise AttributeError(msg)
+    raise AttributeError(f"module 'mercer' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

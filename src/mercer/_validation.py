@@ -101,17 +101,14 @@ def _sum_is_finite(X: FloatArray) -> bool:
 def check_targets(y: Any, *, n_rows: int) -> FloatArray:
     """Check regression targets: finite numbers, one row each; returns float64 of shape (n,) or (n, p)."""
     if y is None:
-        msg = "requires y to be passed, but the target y is None."
-        raise ValueError(msg)
+        raise ValueError("requires y to be passed, but the target y is None.")
     with _naming("y"):
         numbers = check_numbers(y, "y")
         if np.ndim(numbers) == 0:
-            msg = f"y must hold one target per row, in one dimension or two; got {y!r}."
-            raise ValueError(msg)
+            raise ValueError(f"y must hold one target per row, in one dimension or two; got {y!r}.")
         targets = check_array(numbers, dtype=np.float64, ensure_2d=False, ensure_min_samples=0, input_name="y")
     if targets.ndim > 2:
-        msg = f"y must have one or two dimensions, got {targets.ndim}."
-        raise ValueError(msg)
+        raise ValueError(f"y must have one or two dimensions, got {targets.ndim}.")
     _check_length("y", len(targets), n_rows)
     return np.asarray(targets)
 
@@ -119,8 +116,7 @@ def check_targets(y: Any, *, n_rows: int) -> FloatArray:
 def check_labels(y: Any, *, n_rows: int) -> AnyArray:
     """Check class labels: one per row; returns shape (n,)."""
     if y is None:
-        msg = "requires y to be passed, but the target y is None."
-        raise ValueError(msg)
+        raise ValueError("requires y to be passed, but the target y is None.")
     _refuse_elsewhere(y, "y")
     with _naming("y", "class labels"):
         labels = np.asarray(column_or_1d(y, warn=True))
@@ -141,8 +137,7 @@ def check_sample_weight(sample_weight: Any, *, n_rows: int) -> FloatArray | None
         given = check_numbers(sample_weight, "sample_weight")
         weights = _check_sample_weight(given, stand_in, dtype=np.float64, ensure_non_negative=True)
     if not np.any(weights > 0):
-        msg = "sample_weight must not be zero for all rows."
-        raise ValueError(msg)
+        raise ValueError("sample_weight must not be zero for all rows.")
     return np.asarray(weights)
 
 
@@ -217,28 +212,24 @@ def _refuse_type(where: str, dtype: str) -> None:
     for beginning, found, remedy in _NO_NUMBERS:
         if dtype.lower().startswith(beginning):
             if found == "complex numbers":  # in scikit-learn's words
-                msg = f"Complex data not supported: {where} must hold real numbers; {remedy}."
-                raise ValueError(msg)
-            msg = f"{where} must hold numbers, got {found} ({dtype}): {remedy}."
-            raise TypeError(msg)
+                raise ValueError(f"Complex data not supported: {where} must hold real numbers; {remedy}.")
+            raise TypeError(f"{where} must hold numbers, got {found} ({dtype}): {remedy}.")
 
 
 def _refuse_elsewhere(values: Any, name: str) -> None:
     """Refuse masked arrays, whose masks would be ignored, and data that would be loaded whole."""
     if isinstance(values, np.ma.MaskedArray):
-        msg = (
+        raise TypeError(
             f"{name} must be a plain array, got a masked array: drop the masked entries, or replace them by numbers "
             f"({name}.filled(number))."
         )
-        raise TypeError(msg)
     module = type(values).__module__
     for home, (library, method) in _LAZY.items():
         if module == home or module.startswith(f"{home}."):
-            msg = (
+            raise TypeError(
                 f"{name} is a {library} {type(values).__name__}, which would be loaded whole: "
                 f"call {name}.{method}() if it fits in memory, or give a NumPy memory map (np.load with mmap_mode='r')."
             )
-            raise TypeError(msg)
 
 
 def _refuse_missing(labels: AnyArray) -> None:
@@ -247,8 +238,7 @@ def _refuse_missing(labels: AnyArray) -> None:
     for row, label in enumerate(labels):
         # None, NaN and NaT, which are not equal to themselves, and pd.NA, of which that is not known
         if label is None or type(label).__name__ == "NAType" or bool(label != label):  # noqa: PLR0124
-            msg = f"y must hold a class label for each row, got {label!r} in row {row}."
-            raise ValueError(msg)
+            raise ValueError(f"y must hold a class label for each row, got {label!r} in row {row}.")
 
 
 _OTHER_REASONS = (
@@ -279,5 +269,4 @@ def _naming(argument: str, what: str = "numbers") -> Iterator[None]:
 def _check_length(name: str, length: int, n_rows: int) -> None:
     if length != n_rows:
         check_consistent_length([None] * n_rows, [None] * length)
-        msg = f"{name} has {length} rows, X has {n_rows}."  # pragma: no cover  the line above has raised
-        raise ValueError(msg)
+        raise ValueError(f"{name} has {length} rows, X has {n_rows}.")  # pragma: no cover  the line above has raised

@@ -30,8 +30,7 @@ def refusing(message: str) -> Iterator[None]:
     except ArchiveError:
         raise
     except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, RecursionError) as error:
-        msg = f"{message}: {str(error)[:500]}"
-        raise ArchiveError(msg) from error
+        raise ArchiveError(f"{message}: {str(error)[:500]}") from error
 
 
 def check_shape(array: AnyArray, shape: tuple[int, ...], name: str) -> None:

@@ -169,12 +169,10 @@ def check_points(basis: Any, n_features: int) -> FloatArray:
     except (TypeError, ValueError, OverflowError) as error:
         if str(error).startswith("basis"):
             raise
-        msg = f"basis, given as an array, must hold numbers: {error}"
-        raise ValueError(msg) from error
+        raise ValueError(f"basis, given as an array, must hold numbers: {error}") from error
     if points.ndim != 2 or points.shape[0] == 0 or points.shape[1] != n_features:
         msg = f"basis, given as an array, must have shape (m, {n_features}) with m of at least 1; got {points.shape}."
         raise ValueError(msg)
     if not np.all(np.isfinite(points)):
-        msg = "basis, given as an array, contains NaN or infinity."
-        raise ValueError(msg)
+        raise ValueError("basis, given as an array, contains NaN or infinity.")
     return points

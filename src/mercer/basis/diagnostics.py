@@ -104,8 +104,7 @@ def nystrom_error(
     """
     rows, executor = as_rows(rows), executor or Threads()
     if not isinstance(kernel, Kernel):
-        msg = f"kernel must be a kernel of mercer.kernels, with numbers for parameters; got {kernel!r}."
-        raise TypeError(msg)
+        raise TypeError(f"kernel must be a kernel of mercer.kernels, with numbers for parameters; got {kernel!r}.")
     points = check_points(getattr(basis, "points", basis), rows.n_features)
     factor = pivoted_cholesky(kernel(points), tolerance=_TOLERANCE)
     kept = points[factor.order]

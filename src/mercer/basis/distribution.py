@@ -60,8 +60,7 @@ class Distribution(BasisStrategy):
         else:
             points = np.asarray(self.law(n_basis, task.random_state), dtype=np.float64)
         if points.shape != (n_basis, n_features) or not np.all(np.isfinite(points)):
-            msg = f"law must draw finite points of shape ({n_basis}, {n_features}); it drew {points.shape}."
-            raise ValueError(msg)
+            raise ValueError(f"law must draw finite points of shape ({n_basis}, {n_features}); it drew {points.shape}.")
         return Basis(points=np.ascontiguousarray(points))
 
 

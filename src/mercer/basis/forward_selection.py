@@ -120,8 +120,7 @@ def _total_weight(task: Task, room: int) -> float:
     """What GCV counts as rows."""
     total = float(task.rows.n_rows if task.weights is None else np.sum(task.weights))
     if total <= min(room, 1):
-        msg = f"stop='gcv' counts a weight as so many rows; these weights sum to {total:g} only."
-        raise ValueError(msg)
+        raise ValueError(f"stop='gcv' counts a weight as so many rows; these weights sum to {total:g} only.")
     return total
 
 

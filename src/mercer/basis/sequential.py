@@ -78,12 +78,9 @@ class Sequential(BasisStrategy):
 
     def _check_parameters(self) -> None:
         if not self.noise > 0:
-            msg = f"noise must be above zero, got {self.noise!r}."
-            raise ValueError(msg)
+            raise ValueError(f"noise must be above zero, got {self.noise!r}.")
         for name in ("novelty_tol", "gain_tol"):
             if not getattr(self, name) >= 0:
-                msg = f"{name} must be at least zero, got {getattr(self, name)!r}."
-                raise ValueError(msg)
+                raise ValueError(f"{name} must be at least zero, got {getattr(self, name)!r}.")
         if self.selection not in {"supervised", "novelty"}:
-            msg = f"selection must be 'supervised' or 'novelty', got {self.selection!r}."
-            raise ValueError(msg)
+            raise ValueError(f"selection must be 'supervised' or 'novelty', got {self.selection!r}.")

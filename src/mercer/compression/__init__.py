@@ -33,8 +33,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
-    msg = f"module 'mercer.compression' has no attribute {name!r}"
-    raise AttributeError(msg)
+    raise AttributeError(f"module 'mercer.compression' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

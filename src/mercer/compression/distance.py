@@ -256,5 +256,4 @@ def _solve_definite(matrix: FloatArray, right: FloatArray, ridge: float) -> tupl
             solution, _ = lapack.dpotrs(lower, right, lower=1)
             return np.asarray(solution), ridge
         ridge *= 10.0
-    msg = "the kernel matrix of the vectors is not positive definite. Use a kernel that is."
-    raise NotPositiveDefiniteError(msg)
+    raise NotPositiveDefiniteError("the kernel matrix of the vectors is not positive definite. Use a kernel that is.")

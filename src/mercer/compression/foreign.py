@@ -110,8 +110,7 @@ def read_model(model: Any) -> Reading:
     if isinstance(model, KernelExpansion):
         return Reading(model, Regression(flat=model.coefficients.shape[1] == 1))
     if isinstance(model, type) or not hasattr(model, "fit"):
-        msg = f"model must be a fitted estimator or a KernelExpansion, got {model!r}."
-        raise TypeError(msg)
+        raise TypeError(f"model must be a fitted estimator or a KernelExpansion, got {model!r}.")
     check_is_fitted(model)
     model = unwrapped(model)
     if isinstance(model, Pipeline):
@@ -123,11 +122,10 @@ def read_model(model: Any) -> Reading:
         if isinstance(model, kind):
             return read(model)
     names = ", ".join(kind.__name__ for kind in READERS)
-    msg = (
+    raise TypeError(
         f"a {type(model).__name__} is not a kernel expansion that is known here: {names}, mercer's estimators, and "
         "pipelines that end in one of these or in Nystroem and a linear model are."
     )
-    raise TypeError(msg)
 
 
 def unwrapped(model: Any) -> Any:
@@ -145,12 +143,11 @@ def _read_pipeline(pipeline: Pipeline) -> Reading:
             continue
         affine = affine_map(step)
         if affine is None:
-            msg = (
+            raise ValueError(
                 f"the step {name!r}, {step!r}, is not a scaler that can be folded into a kernel (StandardScaler, "
                 "MinMaxScaler, MaxAbsScaler and RobustScaler, without clipping, can). Take the model behind it: "
                 f"as_expansion(pipeline[{start - len(pipeline.steps)}:])."
             )
-            raise ValueError(msg)
         reading = reading._replace(expansion=_fold(reading.expansion, affine, name=name))
     return reading
 
@@ -172,11 +169,10 @@ def tail_start(pipeline: Pipeline) -> int:
             return index
         if not (_is_nothing(steps[index]) or affine_map(steps[index])):
             break
-    msg = (
+    raise ValueError(
         f"the pipeline ends in {steps[last]!r} on features that are not those of Nystroem (scaled or not): this is not "
         "a kernel expansion."
     )
-    raise ValueError(msg)
 
 
 def _read_nystroem(steps: list[Any]) -> Reading:
@@ -262,12 +258,11 @@ def _fold(expansion: KernelExpansion, affine: Affine, *, name: str) -> KernelExp
         return replace(expansion, points=points, intercept=intercept, variance=None)
     if type(kernel) is Polynomial and not np.any(affine.shift):
         return replace(expansion, points=expansion.points * affine.factor, variance=None)
-    msg = (
+    raise ValueError(
         f"the step {name!r} cannot be folded into the kernel {kernel!r}: only into stationary kernels, a linear "
         "kernel, and a polynomial one if the step does not shift the rows. Take the model behind it: "
         "as_expansion(pipeline[-1])."
     )
-    raise ValueError(msg)
 
 
 def _rescaled(kernel: Any, factor: FloatArray) -> Kernel | None:

@@ -96,8 +96,7 @@ def named_kernel(name: str, *, gamma: float, degree: float, coef0: float, owner:
     elif is_polynomial and not (degree >= 0 and float(degree).is_integer()):
         reason = f" with degree={degree!r}: only whole degrees are positive definite."
     if reason:
-        msg = f"{owner} has kernel={name!r}{reason}"
-        raise ValueError(msg)
+        raise ValueError(f"{owner} has kernel={name!r}{reason}")
     if name == "linear":
         return KernelPlusConstant(Linear())
     if name == "rbf":

@@ -57,8 +57,7 @@ def _read_machine(model: Any) -> Reading:
         points = model._BaseLibSVM__Xfit[model.support_]
         kernel = matrix_kernel(model.kernel, owner=owner)
     if kernel is None:
-        msg = f"{owner} has kernel={model.kernel!r}, which is not known here."
-        raise ValueError(msg)
+        raise ValueError(f"{owner} has kernel={model.kernel!r}, which is not known here.")
     coefficients = dense(model.dual_coef_).T
     outputs: Outputs = Regression(flat=True)
     if isinstance(model, OneClassSVM):
@@ -112,11 +111,10 @@ def _read_process_regressor(model: GaussianProcessRegressor) -> Reading:
 def _read_process_classifier(model: GaussianProcessClassifier) -> Reading:
     owner = type(model).__name__
     if len(model.classes_) > 2:
-        msg = (
+        raise ValueError(
             f"{owner} has {len(model.classes_)} classes, each with a kernel of its own, and decides by probabilities: "
             "it is not one expansion. Only models of two classes can be taken."
         )
-        raise ValueError(msg)
     latent = model.base_estimator_
     coefficients = dense(latent.y_train_ - latent.pi_)
     kernel = process_kernel(latent.kernel_, owner=owner)
@@ -126,8 +124,7 @@ def _read_process_classifier(model: GaussianProcessClassifier) -> Reading:
 
 def _process_rows(rows: Any, model: Any) -> FloatArray:
     if np.ndim(rows) != 2 or np.asarray(rows).dtype.kind not in "fiub":
-        msg = f"{type(model).__name__} was not fitted on rows of numbers: it cannot be a kernel expansion."
-        raise ValueError(msg)
+        raise ValueError(f"{type(model).__name__} was not fitted on rows of numbers: it cannot be a kernel expansion.")
     return dense(rows)
 
 

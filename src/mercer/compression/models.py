@@ -73,11 +73,10 @@ class CompressedModel(BaseEstimator):
         """Fit a copy of the estimator to X and y, with ``fit_params``, and compress it."""
         self._check_options()
         if not hasattr(self.estimator, "fit"):
-            msg = (
+            raise TypeError(
                 f"estimator must be an estimator to be fitted, got {self.estimator!r}; a model that was compressed "
                 "from an expansion has none."
             )
-            raise TypeError(msg)
         if not issparse(X):  # else it is the estimator's to take or to refuse
             check_table(clone(self), X, reset=True)  # on a copy: a fit that fails leaves no traces
         fitted = clone(self.estimator).fit(X, y, **fit_params)
@@ -103,14 +102,12 @@ class CompressedModel(BaseEstimator):
         """Refuse parameters that are out of range, before a large model is fitted or read."""
         self._validate_params()
         if self.n_vectors is None and self.tol is None:
-            msg = "n_vectors or tol must be given: how many vectors, or how close they must come."
-            raise ValueError(msg)
+            raise ValueError("n_vectors or tol must be given: how many vectors, or how close they must come.")
 
     def _adopt(self, model: Any, reading: Reading, inputs: Any) -> Self:
         """Become the compressed version of a fitted model, as it was read."""
         if reading.outputs.kind != self._kind:
-            msg = f"{type(self).__name__} is for a {_WORDS[self._kind]}, got {model!r}."
-            raise TypeError(msg)
+            raise TypeError(f"{type(self).__name__} is for a {_WORDS[self._kind]}, got {model!r}.")
         new = clone(self)._remember(model, reading)
         if inputs is not None:
             inputs = check_table(new, inputs.toarray() if issparse(inputs) else inputs, reset=False)

@@ -84,11 +84,10 @@ def reduce_expansion(
         return Reduction.to_itself(given)
     if not _has_gradient(given):
         if refine:
-            msg = (
+            raise ValueError(
                 f"{type(given.kernel).__name__} has no gradient, so vectors cannot be moved: pass refine=False to "
                 "choose them among the points of the expansion."
             )
-            raise ValueError(msg)
         settings = replace(settings, search_iter=0)
     with blas_threads(1):  # tiles are small; threads of our own work on several of them
         judged = given.points if settings.inputs is None else settings.inputs
@@ -131,23 +130,19 @@ def _has_gradient(expansion: KernelExpansion) -> bool:
 def _check_numbers(n_vectors: Any, tol: Any, settings: Settings) -> None:
     """Raise ``ValueError`` for what is out of range."""
     if n_vectors is None and tol is None:
-        msg = "n_vectors or tol must be given: how many vectors, or how close they must come."
-        raise ValueError(msg)
+        raise ValueError("n_vectors or tol must be given: how many vectors, or how close they must come.")
     if tol is not None and not (isinstance(tol, Real) and 0 < float(tol) < np.inf):
-        msg = f"tol must be a finite number above zero, got {tol!r}."
-        raise ValueError(msg)
+        raise ValueError(f"tol must be a finite number above zero, got {tol!r}.")
     choices = {"metric": ("feature", "data"), "optimiser": OPTIMISERS, "starts": ("best", "proportional")}
     for name, allowed in choices.items():
         value = getattr(settings, name)
         if value not in allowed:
-            msg = f"{name} must be one of {', '.join(map(repr, allowed))}; got {value!r}."
-            raise ValueError(msg)
+            raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {value!r}.")
     numbers = {"n_vectors": 1 if n_vectors is None else n_vectors, **vars(settings)}
     for name, least in {"n_vectors": 1, "n_starts": 1, "search_iter": 0, "max_iter": 1}.items():
         value = numbers[name]
         if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-            msg = f"{name} must be a whole number of at least {least}, got {value!r}."
-            raise ValueError(msg)
+            raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}.")
 
 
 def _check_expansion(expansion: KernelExpansion) -> None:
@@ -155,11 +150,9 @@ def _check_expansion(expansion: KernelExpansion) -> None:
         msg = "a model on a precomputed kernel cannot be compressed: its points are not known. Use a kernel and rows."
         raise ValueError(msg)  # noqa: TRY004  the value of a parameter of the model
     if len(expansion.points) == 0:
-        msg = "the expansion has no points."
-        raise ValueError(msg)
+        raise ValueError("the expansion has no points.")
     if not (np.all(np.isfinite(expansion.points)) and np.all(np.isfinite(expansion.coefficients))):
-        msg = "the points and coefficients of the expansion must be finite."
-        raise ValueError(msg)
+        raise ValueError("the points and coefficients of the expansion must be finite.")
     largest = np.max(np.abs(expansion.coefficients), axis=0)
     if np.any((largest > 0) & ~((largest > 1 / _LARGEST) & (largest < _LARGEST))):
         msg = f"coefficients of an output go up to {largest.tolist()}: their squares are no numbers. Scale the targets."
@@ -174,6 +167,5 @@ def _check_inputs(inputs: Any, n_features: int) -> FloatArray | None:
         msg = f"inputs must be an array of at least one row and {n_features} columns, got shape {array.shape}."
         raise ValueError(msg)
     if not np.all(np.isfinite(array)):
-        msg = "inputs contain NaN or infinity."
-        raise ValueError(msg)
+        raise ValueError("inputs contain NaN or infinity.")
     return array

@@ -226,14 +226,12 @@ def _residual_variances(kernel: Kernel, block: FloatArray, features: FloatArray)
         prior = kernel.diagonal(np.asarray(block, dtype=np.float64))
         residual = prior - np.einsum("ij,ij->i", features, features)
     if not np.all(np.isfinite(residual)):
-        msg = "kernel values overflow on these rows: scale X."
-        raise ValueError(msg)
+        raise ValueError("kernel values overflow on these rows: scale X.")
     if np.any(residual < -_SEMIDEFINITE * prior):
-        msg = (
+        raise NotPositiveDefiniteError(
             "a variance given the basis is negative: the kernel is not positive definite, or basis points lie so close "
             "together that rounding shows far from them. Use another kernel, or fewer or other basis points."
         )
-        raise NotPositiveDefiniteError(msg)
     residual[residual <= _ROUNDING * (features.shape[1] + 1) * prior] = 0.0
     largest = float(np.max(prior, initial=0.0))
     return residual, np.where(prior > 0, prior, largest if largest > 0 else 1.0)

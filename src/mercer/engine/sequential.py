@@ -72,8 +72,7 @@ class SequentialLearner:
         """
         rows = np.require(rows, np.float64, ["C", "W"])
         if np.max(np.abs(targets), initial=0.0) > _LARGEST:
-            msg = f"the targets go up to {np.max(np.abs(targets)):.1g}: their squares overflow. Scale y."
-            raise ValueError(msg)
+            raise ValueError(f"the targets go up to {np.max(np.abs(targets)):.1g}: their squares overflow. Scale y.")
         # One layout, so that code is compiled once: C order, writable.
         targets = np.require(targets, dtype=np.float64, requirements=["C", "W"])
         weights = np.require(np.ones(len(rows)) if weights is None else weights, np.float64, ["C", "W"])

@@ -107,8 +107,7 @@ class SparseKernel:
         self._centre = np.asarray(middle, dtype=np.float64)
         scaled = self._scaled(points)
         if not np.all(np.abs(scaled) <= _FAR):
-            msg = "rows are too large for the kernel's length scale: X / length_scale overflows. Scale X."
-            raise ValueError(msg)
+            raise ValueError("rows are too large for the kernel's length scale: X / length_scale overflows. Scale X.")
         self._grid = Grid(scaled)
 
     def _set_units(self, n_features: int) -> None:
@@ -157,13 +156,12 @@ class SparseKernel:
         """Raise ``MemoryError`` if the matrix would not fit; else return what is expected of it."""
         size, available = self.estimate(rng), available_memory()
         if available is not None and _SPARE * size.n_bytes > available:
-            msg = (
+            raise MemoryError(
                 f"the sparse kernel matrix would have {size.nnz:.2g} non-zeros ({size.per_row:.0f} ± "
                 f"{size.standard_error:.0f} in each row) and need {_SPARE * size.n_bytes / 1e9:.1f} GB, where "
                 f"{available / 1e9:.1f} GB are available. Use a smaller length scale or cut-off, rows in float32, "
                 "or NystromRegressor."
             )
-            raise MemoryError(msg)
         return size
 
     def gram(self, *, executor: Executor) -> SparseGram:

@@ -211,8 +211,7 @@ class NormalStatistics:
     def _check_alike(self, other: NormalStatistics) -> None:
         mine = (self.sums.shape, self.n_features, self.is_whitened)
         if mine != (other.sums.shape, other.n_features, other.is_whitened):
-            msg = "statistics of different features or outputs, or plain and whitened ones, do not add."
-            raise ValueError(msg)
+            raise ValueError("statistics of different features or outputs, or plain and whitened ones, do not add.")
 
 
 @dataclass(frozen=True)

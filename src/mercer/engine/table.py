@@ -103,8 +103,7 @@ class ArrayRows(Rows):
     def _finite(self, tile: FloatArray, start: int | None) -> FloatArray:
         if not self._checked and not np.all(np.isfinite(tile)):
             where = "" if start is None else f" (rows {start} to {start + len(tile) - 1})"
-            msg = f"Input X contains NaN or infinity{where}."
-            raise ValueError(msg)
+            raise ValueError(f"Input X contains NaN or infinity{where}.")
         return tile
 
 
@@ -345,8 +344,7 @@ def as_rows(table: Any) -> Rows:
         return SparseRows(table)
     array = np.asarray(table)
     if array.ndim != 2:
-        msg = f"rows must form a two-dimensional array, got {array.ndim} dimension(s)."
-        raise ValueError(msg)
+        raise ValueError(f"rows must form a two-dimensional array, got {array.ndim} dimension(s).")
     return ArrayRows(array)
 
 

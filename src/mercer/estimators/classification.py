@@ -62,8 +62,7 @@ class KernelClassifier(ClassifierMixin, Shell):
         if first:
             return OneVsRest.from_labels(classes)
         if classes is not None and not np.array_equal(np.unique(np.asarray(classes)), self.classes_):
-            msg = f"classes={classes!r} differ from those of the first call, {self.classes_.tolist()}."
-            raise ValueError(msg)
+            raise ValueError(f"classes={classes!r} differ from those of the first call, {self.classes_.tolist()}.")
         return OneVsRest.from_labels(self.classes_)
 
     def __sklearn_tags__(self) -> Any:

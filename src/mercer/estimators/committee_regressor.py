@@ -171,11 +171,9 @@ class CommitteeRegressor(KernelRegressor, SummedOnBasis):
         check_is_fitted(self)
         rows = read_rows(self, X, reset=False)
         if batch_size is not None and not (isinstance(batch_size, Integral) and batch_size >= 1):
-            msg = f"batch_size must be None or a whole number of at least 1, got {batch_size!r}."
-            raise ValueError(msg)
+            raise ValueError(f"batch_size must be None or a whole number of at least 1, got {batch_size!r}.")
         if sum(batch.table.n_rows for batch in self._batches) < self.n_seen_:
-            msg = "transduce=True needs the training rows, which were not kept: fit with keep_rows=True."
-            raise ValueError(msg)
+            raise ValueError("transduce=True needs the training rows, which were not kept: fit with keep_rows=True.")
         check_one_spread(return_std, return_cov)
         mean, spread, passes = transduced(
             self._summary,

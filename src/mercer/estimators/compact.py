@@ -75,8 +75,7 @@ class CompactMachine(Shell):
 
     def _fit(self, table: ArrayTable) -> None:
         if self.solver == "cg" and self.noise == 0:
-            msg = "noise must be above zero with solver='cg'; use solver='cholesky' to interpolate."
-            raise ValueError(msg)
+            raise ValueError("noise must be above zero with solver='cg'; use solver='cholesky' to interpolate.")
         rng, executor = self._rng(), make_executor(self)
         kernel = resolve_compact(self.kernel, table, rng=rng, random_state=self.random_state, executor=executor)
         # solver="auto" does not turn to conjugate gradients, which cannot interpolate.

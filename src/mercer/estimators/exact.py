@@ -113,20 +113,17 @@ class ExactMachine(Shell):
 
     def _check_table(self, table: ArrayTable) -> None:
         if self._precomputed and table.n_features != table.n_rows:
-            msg = (
+            raise ValueError(
                 "with kernel='precomputed' X must be the square kernel matrix of the training rows, "
                 f"got shape ({table.n_rows}, {table.n_features})."
             )
-            raise ValueError(msg)
         if self.solver == "cg" and self.noise == 0:
-            msg = "noise must be above zero with solver='cg'; use solver='cholesky' to interpolate."
-            raise ValueError(msg)
+            raise ValueError("noise must be above zero with solver='cg'; use solver='cholesky' to interpolate.")
 
     def _need_factor(self, what: str) -> CholeskyFactor:
         check_is_fitted(self)
         if self._factor is None:
-            msg = f"{what} needs the factor of the kernel matrix: fit with solver='cholesky'."
-            raise ValueError(msg)
+            raise ValueError(f"{what} needs the factor of the kernel matrix: fit with solver='cholesky'.")
         return self._factor
 
 

@@ -73,8 +73,7 @@ class NystromMachine(SummedOnBasis):
         check_is_fitted(self)
         noises = np.atleast_1d(np.asarray(noises, dtype=np.float64))
         if noises.ndim != 1 or not np.all(np.isfinite(noises) & (noises >= 0)):
-            msg = "noises must be finite numbers of at least zero."
-            raise ValueError(msg)
+            raise ValueError("noises must be finite numbers of at least zero.")
         return self._summary.path(noises)
 
     def _settings(self) -> Settings:

@@ -44,8 +44,7 @@ class OnlineClassifier(KernelClassifier, OnlineMachine):
         if w == 0:
             return
         if y is None or y != y:  # noqa: PLR0124  NaN is not itself
-            msg = f"y is {y!r}, which is not a label."
-            raise ValueError(msg)
+            raise ValueError(f"y is {y!r}, which is not a label.")
         with all_or_nothing(self):
             if not hasattr(self, "_state"):
                 self._begin_with(x, y)
@@ -74,8 +73,7 @@ class OnlineClassifier(KernelClassifier, OnlineMachine):
 
     def _evaluate(self, X: Any) -> FloatArray:
         if len(self.classes_) == 1:
-            msg = f"only one class was seen: {self.classes_.tolist()}."
-            raise ValueError(msg)
+            raise ValueError(f"only one class was seen: {self.classes_.tolist()}.")
         return super()._evaluate(X)
 
     def _begin_with(self, x: Mapping[Any, Any], y: Any) -> None:
@@ -99,8 +97,7 @@ class OnlineClassifier(KernelClassifier, OnlineMachine):
         *columns, ones = recursion.coefficients.T
         classes = np.unique(np.append(self.classes_, label))
         if classes.dtype.kind != self.classes_.dtype.kind:
-            msg = f"{label!r} is of another type than the classes so far, {self.classes_.tolist()}."
-            raise ValueError(msg)
+            raise ValueError(f"{label!r} is of another type than the classes so far, {self.classes_.tolist()}.")
         place = int(np.flatnonzero(classes == label)[0])
         if len(classes) == 2:  # one output, positive for the second class
             columns = [columns[0] if place == 1 else -columns[0]]

@@ -137,8 +137,7 @@ class OnlineMachine(Mergeable):
 
     def _fit(self, table: ArrayTable) -> None:
         if self.second_pass and self.forgetting < 1:
-            msg = "a second pass weighs all rows alike, a model that forgets does not: use one of the two."
-            raise ValueError(msg)
+            raise ValueError("a second pass weighs all rows alike, a model that forgets does not: use one of the two.")
         self._start(table)
         self._learn(table)
         if self.second_pass:
@@ -222,8 +221,7 @@ class OnlineMachine(Mergeable):
     def _learn_one(self, row: FloatArray, target: FloatArray, weight: float) -> None:
         """Learn one row, without the checks that arrays need; wholly or not at all."""
         if not (np.all(np.isfinite(row)) and np.all(np.isfinite(target)) and 0.0 < weight < np.inf):
-            msg = "a row, its target or its weight is NaN, infinite or negative."
-            raise ValueError(msg)
+            raise ValueError("a row, its target or its weight is NaN, infinite or negative.")
         learner = self._next_learner(check_kernel=False)  # which would take longer than the row
         square = learner.learn(row, target, np.array([weight]))
         if self.record:
@@ -242,8 +240,7 @@ class OnlineMachine(Mergeable):
             self._features = _in_order(x)
         names = self._features if hasattr(self, "_features") else getattr(self, "feature_names_in_", None)
         if names is None:
-            msg = "the model was fitted to arrays, which have no feature names."
-            raise ValueError(msg)
+            raise ValueError("the model was fitted to arrays, which have no feature names.")
         return np.array([[_number(x.get(name, 0.0), name) for name in names]])
 
     def _note_names(self) -> None:
@@ -273,8 +270,7 @@ class OnlineMachine(Mergeable):
         """The kernel, which must not depend on data."""
         kernel = as_kernel(self.kernel)
         if kernel.needs_data:
-            msg = "a median length scale needs rows: give the kernel a number."
-            raise ValueError(msg)
+            raise ValueError("a median length scale needs rows: give the kernel a number.")
         return kernel
 
     def _rules(self) -> Rules:
@@ -309,17 +305,13 @@ class OnlineMachine(Mergeable):
     def _check_mergeable(self, other: Self) -> None:
         mine, theirs = self._learner.recursion.rules, other._learner.recursion.rules
         if mine.hidden or theirs.hidden:
-            msg = "cannot merge classifiers that learned by learn_one: their classes were added one by one."
-            raise ValueError(msg)
+            raise ValueError("cannot merge classifiers that learned by learn_one: their classes were added one by one.")
         if not self.kernel_.equals(other.kernel_):
-            msg = f"cannot merge models with different kernels, {self.kernel_} and {other.kernel_}."
-            raise ValueError(msg)
+            raise ValueError(f"cannot merge models with different kernels, {self.kernel_} and {other.kernel_}.")
         if (mine.noise, mine.intercept) != (theirs.noise, theirs.intercept):
-            msg = "cannot merge models of different noise, or with and without an intercept."
-            raise ValueError(msg)
+            raise ValueError("cannot merge models of different noise, or with and without an intercept.")
         if mine.forgetting < 1.0 or theirs.forgetting < 1.0:
-            msg = "cannot merge models that forget: their state depends on when they saw each row."
-            raise ValueError(msg)
+            raise ValueError("cannot merge models that forget: their state depends on when they saw each row.")
         check_same_outputs(self._n_outputs, other._n_outputs)
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -367,8 +359,7 @@ def _has_no_weight(sample_weight: Any, y: Any) -> bool:
 def _in_order(x: Mapping[Any, Any]) -> tuple[Any, ...]:
     """Names of features in an order that does not depend on the mapping's: their own, if they have one."""
     if not x:
-        msg = "x must have at least one feature."
-        raise ValueError(msg)
+        raise ValueError("x must have at least one feature.")
     try:
         return tuple(sorted(x))
     except TypeError:
@@ -379,8 +370,7 @@ def _number(value: Any, name: Any) -> float:
     try:
         return float(value)
     except (TypeError, ValueError):
-        msg = f"feature {name!r} is {value!r}, which is not a number."
-        raise ValueError(msg) from None
+        raise ValueError(f"feature {name!r} is {value!r}, which is not a number.") from None
 
 
 def _variance(learner: SequentialLearner) -> Variance:

@@ -114,8 +114,7 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
                 self._note_names()
                 return
             if self._n_outputs != 1:
-                msg = f"the model has {self._n_outputs} outputs: learn_one takes one."
-                raise ValueError(msg)
+                raise ValueError(f"the model has {self._n_outputs} outputs: learn_one takes one.")
             self._learn_one(self._one(x, first=False), np.array([[float(y)]]), float(w))
 
     def predict_one(self, x: Mapping[Any, Any]) -> float:

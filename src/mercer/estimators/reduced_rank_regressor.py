@@ -93,11 +93,10 @@ class ReducedRankRegressor(KernelRegressor, OnBasis, Shell):
 
     def _fit(self, table: ArrayTable) -> None:
         if self.noise == 0:
-            msg = (
+            raise ValueError(
                 "noise=0 is not possible here: the weights are residuals divided by the noise. Use a small noise, "
                 "or NystromRegressor or CommitteeRegressor, which interpolate."
             )
-            raise ValueError(msg)
         frame = self._choose_frame(table, np.dtype(np.float64))
         self.expansion_, variance = fit_reduced_rank(
             table, frame, noise=float(self.noise), intercept=bool(self.intercept), executor=make_executor(self)

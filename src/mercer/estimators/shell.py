@@ -123,11 +123,10 @@ def read_rows(estimator: Any, X: Any, *, reset: bool) -> Rows:
         estimator.n_features_in_ = X.n_features
         vars(estimator).pop("feature_names_in_", None)  # a source of rows has no names
     elif X.n_features != estimator.n_features_in_:
-        msg = (
+        raise ValueError(
             f"X has {X.n_features} features, but {type(estimator).__name__} is expecting "
             f"{estimator.n_features_in_} features as input."
         )
-        raise ValueError(msg)
     return X
 
 
@@ -295,8 +294,7 @@ def check_mergeable(mine: Any, theirs: Any) -> None:
     """Refuse to merge with an estimator of another type, with one of other classes, or with one that is not fitted."""
     check_is_fitted(mine)
     if type(theirs) is not type(mine):
-        msg = f"cannot merge a {type(theirs).__name__} into a {type(mine).__name__}."
-        raise ValueError(msg)
+        raise ValueError(f"cannot merge a {type(theirs).__name__} into a {type(mine).__name__}.")
     check_is_fitted(theirs)
     if hasattr(mine, "classes_") and not np.array_equal(mine.classes_, theirs.classes_):
         msg = f"cannot merge models with different classes: {mine.classes_.tolist()}, {theirs.classes_.tolist()}."
@@ -306,24 +304,21 @@ def check_mergeable(mine: Any, theirs: Any) -> None:
 def check_same_frame(mine: Frame, theirs: Frame) -> None:
     """Refuse to merge what was summed on different bases."""
     if not mine.kernel.equals(theirs.kernel):
-        msg = (
+        raise ValueError(
             f"cannot merge models with different kernels, {mine.kernel} and {theirs.kernel}: "
             "fit the second with kernel=first.kernel_."
         )
-        raise ValueError(msg)
     if not mine.same_as(theirs):
-        msg = (
+        raise ValueError(
             "cannot merge models with different bases: fit the second with basis=first.basis_ "
             "(and rows of the same dtype)."
         )
-        raise ValueError(msg)
 
 
 def check_same_outputs(mine: int, theirs: int) -> None:
     """Refuse to merge models of different targets."""
     if mine != theirs:
-        msg = f"cannot merge models with different numbers of outputs, {mine} and {theirs}."
-        raise ValueError(msg)
+        raise ValueError(f"cannot merge models with different numbers of outputs, {mine} and {theirs}.")
 
 
 class KernelRegressor(RegressorMixin, Shell):

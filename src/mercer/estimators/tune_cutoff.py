@@ -115,8 +115,7 @@ def tune_cutoff(
     """
     for name, numbers in (("n_neighbours", n_neighbours), ("noises", noises), ("max_trials", [max_trials])):
         if not len(numbers) or not all(number > 0 for number in numbers):
-            msg = f"{name} must be above zero, and at least one must be given; got {numbers!r}."
-            raise ValueError(msg)
+            raise ValueError(f"{name} must be above zero, and at least one must be given; got {numbers!r}.")
     task = _Task(model, X, y, held_out=held_out, max_rows=max_rows, random_state=random_state)
     middle = Trial(np.ones(task.n_features), n_neighbours[len(n_neighbours) // 2], noises[len(noises) // 2])
     search = _Search(task, middle, max_trials, verbose)
@@ -149,13 +148,11 @@ class _Task:
         self, model: CompactMachine, X: Any, y: Any, *, held_out: float, max_rows: int, random_state: RandomState
     ) -> None:
         if not isinstance(model, CompactMachine):
-            msg = f"model must be a CompactRegressor or CompactClassifier, got {type(model).__name__}."
-            raise TypeError(msg)
+            raise TypeError(f"model must be a CompactRegressor or CompactClassifier, got {type(model).__name__}.")
         self._model, self._X, self._y = clone(model), check_table(clone(model), X, reset=True), np.asarray(y)
         self.n_rows, self.n_features = self._X.shape
         if not 0 < held_out < 1:
-            msg = f"held_out must be between 0 and 1, got {held_out}."
-            raise ValueError(msg)
+            raise ValueError(f"held_out must be between 0 and 1, got {held_out}.")
         if len(self._y) != self.n_rows or self.n_rows < _FEWEST_ROWS:
             msg = f"there must be {_FEWEST_ROWS} rows, and y as long as X; got {self.n_rows} and {len(self._y)}."
             raise ValueError(msg)
@@ -172,8 +169,7 @@ class _Task:
         if given is not None:
             wrong = [j for group in given for j in group if not 0 <= j < self.n_features]
             if wrong:
-                msg = f"groups must hold numbers of features, 0 to {self.n_features - 1}; got {wrong}."
-                raise ValueError(msg)
+                raise ValueError(f"groups must hold numbers of features, 0 to {self.n_features - 1}; got {wrong}.")
             return [list(group) for group in given]
         two = [j for j in range(self.n_features) if len(np.unique(self.some_rows[:, j])) <= 2]
         return [[j] for j in range(self.n_features) if j not in two] + ([two] if two else [])
@@ -183,8 +179,7 @@ class _Task:
         by_name = isinstance(self._model.kernel, str) and self._model.kernel == "wendland"
         kernel = Wendland() if by_name else self._model.kernel
         if not isinstance(kernel, Compact):
-            msg = f"the kernel must be 'wendland' or of compact support, got {kernel!r}."
-            raise TypeError(msg)
+            raise TypeError(f"the kernel must be 'wendland' or of compact support, got {kernel!r}.")
         rows = np.asarray(self._X[index], dtype=np.float64) / trial.scales
         sample = rows[np.random.default_rng(0).permutation(len(rows))[:_SAMPLE]]
         number, executor = max(1, round(trial.n_neighbours)), make_executor(self._model)
@@ -219,11 +214,10 @@ class _Search:
     def check(self) -> None:
         """Raise if no trial was accepted."""
         if not np.isfinite(self.best.error):
-            msg = (
+            raise NotPositiveDefiniteError(
                 "every trial was refused: the kernel is not positive definite on these rows, or its matrix does not "
                 "fit into memory. Use a guaranteed kernel, more noise, or fewer neighbours."
             )
-            raise NotPositiveDefiniteError(msg)
 
     def consider(self, trial: Trial, index: IntArray) -> bool:
         """Try, and return whether it is better than the best."""

@@ -96,8 +96,7 @@ class Kernel(BaseEstimator, ABC):
         ``get_log_parameters()``, in its shape: :math:`\sum_{ij} g_{ij}\,\partial k_{ij}/\partial\log\theta`; these may
         be left out if ``parameters`` is false.
         """
-        msg = f"{type(self).__name__} has no gradients: define its method `gradients`."
-        raise NotImplementedError(msg)
+        raise NotImplementedError(f"{type(self).__name__} has no gradients: define its method `gradients`.")
 
     def points_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> FloatArray:
         r"""By the points, :math:`\sum_i g_{ij}\,\partial k(x_i, z_j)/\partial z_j`, shape (m, d); see ``gradients``."""
@@ -207,15 +206,13 @@ def as_kernel(kernel: Any) -> Kernel:
     if callable(kernel) and not isinstance(kernel, type):
         return Function(kernel)
     names = ", ".join(repr(name) for name in named)
-    msg = f"kernel must be one of {names}, a kernel object, or a function of two matrices; got {kernel!r}."
-    raise ValueError(msg)
+    raise ValueError(f"kernel must be one of {names}, a kernel object, or a function of two matrices; got {kernel!r}.")
 
 
 def _finite_table(table: Any, name: str) -> FloatArray:
     array = np.atleast_2d(np.asarray(table))
     if array.ndim != 2 or array.dtype.kind not in "fiub" or not np.all(np.isfinite(array)):
-        msg = f"{name} must form a two-dimensional array of finite numbers."
-        raise ValueError(msg)
+        raise ValueError(f"{name} must form a two-dimensional array of finite numbers.")
     return array
 
 
@@ -226,8 +223,7 @@ def check_positive(value: Any, name: str) -> float:
     except (TypeError, ValueError):
         number = np.nan
     if not (np.isfinite(number) and number > 0):
-        msg = f"{name} must be a finite number above zero, got {value!r}."
-        raise ValueError(msg)
+        raise ValueError(f"{name} must be a finite number above zero, got {value!r}.")
     return number
 
 

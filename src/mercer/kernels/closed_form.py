@@ -86,8 +86,7 @@ def closed_form(kernel: Kernel, n_features: int) -> Form:
     kernel.check(n_features)
     if "closed_form" not in vars(type(kernel)):
         name = type(kernel).__name__
-        msg = f"the kernel {name} has no closed form for C or ONNX: give {name} a method `closed_form`."
-        raise TypeError(msg)
+        raise TypeError(f"the kernel {name} has no closed form for C or ONNX: give {name} a method `closed_form`.")
     return kernel.closed_form(n_features)
 
 

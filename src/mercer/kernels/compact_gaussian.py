@@ -109,8 +109,7 @@ class CompactGaussian(Compact):
     def with_radius(self, radius: float) -> Self:
         """A copy whose support has that radius; the cut-off must be left to it."""
         if self.cutoff is not None:
-            msg = "the radius of the support is that of the cut-off, which is given: leave cutoff=None."
-            raise ValueError(msg)
+            raise ValueError("the radius of the support is that of the cut-off, which is given: leave cutoff=None.")
         return super().with_radius(radius)
 
     def check(self, n_features: int | None = None) -> None:
@@ -119,8 +118,7 @@ class CompactGaussian(Compact):
         if self.cutoff is not None:
             check_positive(self.cutoff, "cutoff")
             if self.is_automatic:
-                msg = "length_scale='auto' chooses the cut-off: leave cutoff=None."
-                raise ValueError(msg)
+                raise ValueError("length_scale='auto' chooses the cut-off: leave cutoff=None.")
         if self.exponent is not None:
             check_positive(self.exponent, "exponent")
 

@@ -38,8 +38,7 @@ class Function(Kernel):
     def check(self, n_features: int | None = None) -> None:
         """Raise ``TypeError`` if the function cannot be called."""
         if not callable(self.function):
-            msg = f"function must be callable as function(rows, points), got {self.function!r}."
-            raise TypeError(msg)
+            raise TypeError(f"function must be callable as function(rows, points), got {self.function!r}.")
         check_positive(self.amplitude, "amplitude")
 
     def resolve(self, sample: FloatArray, weights: FloatArray | None = None) -> Self:
@@ -61,11 +60,10 @@ class Function(Kernel):
         self, rows: FloatArray, points: FloatArray, weights: FloatArray, *, parameters: bool = True
     ) -> NoReturn:
         """Refused: the derivative of an arbitrary function is not known."""
-        msg = (
+        raise NotImplementedError(
             "A kernel given as a function has no known gradient. Use a kernel of mercer.kernels, or subclass "
             "mercer.kernels.Kernel and write `gradients`."
         )
-        raise NotImplementedError(msg)
 
 
 class _FunctionSection(Section):
@@ -78,7 +76,6 @@ class _FunctionSection(Section):
         out = tile_buffer(self, len(rows), out)
         values = np.asarray(self._function(np.asarray(rows, dtype=self.dtype), self._points))
         if values.shape != out.shape:
-            msg = f"the kernel function must return an array of shape {out.shape}, got {values.shape}."
-            raise ValueError(msg)
+            raise ValueError(f"the kernel function must return an array of shape {out.shape}, got {values.shape}.")
         np.multiply(values, self._amplitude, out=out, casting="same_kind")
         return out

@@ -73,8 +73,7 @@ class Matern(Stationary):
         """Raise ``ValueError`` also for a smoothness that is not implemented."""
         super().check(n_features)
         if self.nu not in (0.5, 1.5, 2.5):
-            msg = f"nu must be 0.5, 1.5 or 2.5, got {self.nu!r}; nu → ∞ is the Gaussian kernel."
-            raise ValueError(msg)
+            raise ValueError(f"nu must be 0.5, 1.5 or 2.5, got {self.nu!r}; nu → ∞ is the Gaussian kernel.")
 
     def formula(self) -> Formula:
         """The formula of the class, with s = √(2ν) r; slopes e^{-r}/r (0 at r = 0), 3 e^{-s}, (5/3)(1+s) e^{-s}."""

@@ -54,8 +54,7 @@ class Polynomial(Kernel):
         if isinstance(self.degree, bool) or not (
             isinstance(self.degree, Real) and self.degree >= 1 and float(self.degree).is_integer()
         ):
-            msg = f"degree must be a whole number of at least 1, got {self.degree!r}."
-            raise ValueError(msg)
+            raise ValueError(f"degree must be a whole number of at least 1, got {self.degree!r}.")
         if not (isinstance(self.offset, Real) and 0 <= self.offset < np.inf):
             msg = f"offset must be a finite number of at least 0 (else the kernel is indefinite), got {self.offset!r}."
             raise ValueError(msg)

@@ -28,22 +28,19 @@ class Precomputed(Kernel):
 
     def diagonal(self, rows: FloatArray) -> NoReturn:
         """Refused: k(x, x) of new rows is not among the values given."""
-        msg = (
+        raise ValueError(
             "the variance needs k(x, x) of the new rows, which kernel='precomputed' does not give; "
             "pass a kernel and the rows themselves."
         )
-        raise ValueError(msg)
 
     def gradients(
         self, rows: FloatArray, points: FloatArray, weights: FloatArray, *, parameters: bool = True
     ) -> NoReturn:
         """Refused: the kernel is not known as a function."""
-        msg = "a precomputed kernel matrix has no gradient: pass a kernel and the rows themselves."
-        raise NotImplementedError(msg)
+        raise NotImplementedError("a precomputed kernel matrix has no gradient: pass a kernel and the rows themselves.")
 
     def _scaled(self, factor: float) -> NoReturn:
-        msg = f"{factor} times a precomputed kernel: multiply the kernel matrix itself."
-        raise TypeError(msg)
+        raise TypeError(f"{factor} times a precomputed kernel: multiply the kernel matrix itself.")
 
 
 class _PrecomputedSection(Section):

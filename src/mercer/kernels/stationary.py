@@ -90,11 +90,10 @@ class Stationary(Kernel):
     def inverse_scale(self, n_features: int) -> FloatArray:
         """1/ℓ of each feature."""
         if isinstance(self.length_scale, str):
-            msg = (
+            raise ValueError(  # noqa: TRY004  as for other values of this parameter
                 f"length_scale={self.length_scale!r} is a number only for given rows: fit a model, or call "
                 "kernel.resolve(rows)."
             )
-            raise ValueError(msg)  # noqa: TRY004  as for other values of this parameter
         return np.full(n_features, 1.0 / np.asarray(self.length_scale, dtype=np.float64))
 
     def for_dimension(self, n_features: int) -> Self:
@@ -136,8 +135,7 @@ class Stationary(Kernel):
             msg = f"length_scale must be 'median' or positive, one or one per feature; got {self.length_scale!r}."
             raise ValueError(msg)
         if scale.ndim == 1 and n_features is not None and scale.size != n_features:
-            msg = f"length_scale has {scale.size} values, but the rows have {n_features} features."
-            raise ValueError(msg)
+            raise ValueError(f"length_scale has {scale.size} values, but the rows have {n_features} features.")
 
     @classmethod
     def by_name(cls) -> Self:
@@ -248,8 +246,7 @@ class StationarySection(Section):
         """E = -|x̃ - z̃|²/2, to rounding where the kernel is not negligible."""
         rows = np.ascontiguousarray(rows, dtype=self.dtype)
         if rows.ndim != 2 or rows.shape[1] != self.n_features:
-            msg = f"rows must have {self.n_features} features as the points have, got shape {rows.shape}."
-            raise ValueError(msg)
+            raise ValueError(f"rows must have {self.n_features} features as the points have, got shape {rows.shape}.")
         out = tile_buffer(self, len(rows), out)
         folded = np.empty((len(rows), self.n_features + 2), dtype=self.dtype)
         largest = scale_rows(rows, self.shift, self.inverse_scale, folded)

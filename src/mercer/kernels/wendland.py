@@ -100,8 +100,7 @@ class Wendland(Compact):
         """Raise ``ValueError`` also for a smoothness that is not implemented, or an invalid dimension."""
         super().check(n_features)
         if self.smoothness not in (0, 1, 2):
-            msg = f"smoothness must be 0, 1 or 2, got {self.smoothness!r}."
-            raise ValueError(msg)
+            raise ValueError(f"smoothness must be 0, 1 or 2, got {self.smoothness!r}.")
         d = self.dimension
         if d is not None and not (isinstance(d, Integral) and not isinstance(d, bool) and int(d) >= 1):
             msg = f"dimension must be an integer above zero, or None for that of the rows; got {self.dimension!r}."

@@ -211,8 +211,7 @@ def make_blocks(
         return _by_label(_checked_labels(partition, table.n_rows), used)
     if partition not in PARTITIONS:
         names = ", ".join(repr(name) for name in PARTITIONS)
-        msg = f"partition must be one of {names}, or an array of labels; got {partition!r}."
-        raise ValueError(msg)
+        raise ValueError(f"partition must be one of {names}, or an array of labels; got {partition!r}.")
     if block_size == 1:
         return None
     if partition == "order":
@@ -278,9 +277,7 @@ def _checked_labels(partition: Any, n_rows: int) -> IntArray:
     if labels.dtype.kind == "O":
         kinds = {type(label) for label in labels.ravel()}
         if len(kinds) > 1 or any(label is None or label != label for label in labels.ravel()):  # noqa: PLR0124  NaN
-            msg = "partition, given as labels, must hold labels of one kind, none of them missing."
-            raise ValueError(msg)
+            raise ValueError("partition, given as labels, must hold labels of one kind, none of them missing.")
     if labels.dtype.kind == "f" and not np.all(np.isfinite(labels)):
-        msg = "partition, given as labels, contains NaN or infinity."
-        raise ValueError(msg)
+        raise ValueError("partition, given as labels, contains NaN or infinity.")
     return np.unique(labels, return_inverse=True)[1]

@@ -111,11 +111,10 @@ def resolve_compact(
     if isinstance(kernel, str) and kernel == "wendland":
         kernel = Wendland(length_scale="auto")
     if not isinstance(kernel, Compact):
-        msg = (
+        raise ValueError(  # noqa: TRY004  as for other values of this parameter
             "kernel must be 'wendland' or a kernel of compact support (Wendland, CompactGaussian), whose matrix is "
             f"sparse; got {given!r}. For others there are ExactRegressor and NystromRegressor."
         )
-        raise ValueError(msg)  # noqa: TRY004  as for other values of this parameter
     if kernel.is_automatic:
         kernel.check(table.n_features)
         index = np.arange(table.n_rows) if table.weights is None else np.flatnonzero(table.weights)
@@ -195,12 +194,11 @@ class CompactVariance:
     def _refuse_negative(self, least: float, what: str) -> None:
         tol = _NEGATIVE if self.system.factor is not None else 10.0 * self.system.options.tol
         if least < -min(max(_NEGATIVE, tol), _MOST_NEGATIVE) * float(self.kernel.amplitude):
-            msg = (
+            raise NotPositiveDefiniteError(
                 f"{what} is {least:.3g}, below zero: the kernel is not positive definite on these rows and the "
                 "training rows together. Use a larger exponent or dimension of the kernel (None guarantees "
                 "definiteness), or predict without return_std and return_cov."
             )
-            raise NotPositiveDefiniteError(msg)
 
 
 @dataclass(frozen=True)

@@ -160,12 +160,11 @@ class CompactSystem:
             return None
         needed = _BYTES_WHILE_FACTORING * n_entries
         if available is not None and needed > available:
-            msg = (
+            raise MemoryError(
                 f"the factor of the kernel matrix would have at least {n_entries:.2g} entries, and need "
                 f"{needed / 1e9:.1f} GB to make, where {available / 1e9:.1f} GB are available. Use solver='cg', or a "
                 "smaller length scale."
             )
-            raise MemoryError(msg)
         return sparse_cholesky(matrix, ordering=permutation)
 
     def _fills_up(self) -> bool:
@@ -221,13 +220,12 @@ def least_eigenvalue(gram: SparseGram, noise: float, rng: np.random.Generator, e
     bound = min(found.bound, found.smallest - _TOLERANCE * max(abs(found.smallest), scale))
     if not bound > -_SAFE * noise:
         state = "is" if found.converged else "could only be bounded by"
-        msg = (
+        raise NotPositiveDefiniteError(
             f"the least eigenvalue of the kernel matrix {state} {bound:.3g}, and the noise {noise:.3g} does "
             "not make up for it: the kernel is below the rule that guarantees definiteness, and on these rows that "
             "matters. Use a larger noise, a larger exponent or dimension of the kernel (None guarantees it), or a "
             "smaller length scale."
         )
-        raise NotPositiveDefiniteError(msg)
     return bound
 
 

@@ -30,8 +30,7 @@ def used_rows(table: ArrayTable, noise: float) -> IntArray:
     with np.errstate(over="ignore", divide="ignore"):
         index = np.flatnonzero(np.isfinite(max(noise, 1.0) / table.weights))
     if not len(index):
-        msg = "sample_weight is so small that no row counts: scale it."
-        raise ValueError(msg)
+        raise ValueError("sample_weight is so small that no row counts: scale it.")
     return index
 
 

@@ -107,8 +107,7 @@ class Summary:
         """Return the summary without these rows."""
         before = self.statistics
         if table.n_rows > before.n_rows:
-            msg = f"cannot forget {table.n_rows} rows of {before.n_rows} seen."
-            raise ValueError(msg)
+            raise ValueError(f"cannot forget {table.n_rows} rows of {before.n_rows} seen.")
         rest = before - self._sum(table, executor)
         nothing_left = rest.n_rows == 0 or rest.total_weight <= _FORGOTTEN * before.total_weight
         if not _positive(rest.sums, before.sums, must_vanish=nothing_left):
@@ -171,19 +170,17 @@ class Summary:
 
     def _check_noise(self, noise: float) -> None:
         if noise < self.smallest_noise:
-            msg = (
+            raise ValueError(
                 f"noise={noise:.3g} is too small for sums that were made for a larger one: their rounding allows "
                 f"{self.smallest_noise:.1e} and more. Fit with this noise, or with noise='gcv'."
             )
-            raise ValueError(msg)
 
     def _check_weights_count_rows(self) -> None:
         if self.statistics.n_rows > 1 and self.statistics.total_weight <= 1.0 + _FORGOTTEN:
-            msg = (
+            raise ValueError(
                 f"noise='gcv' counts a weight as a number of rows, but sample_weight sums to "
                 f"{self.statistics.total_weight:.3g} for {self.statistics.n_rows} rows: scale it to a mean of 1."
             )
-            raise ValueError(msg)
 
 
 def check_sums(statistics: NormalStatistics, *, n_features: int, target_shift: FloatArray) -> None:

@@ -65,8 +65,7 @@ def fit_pseudo_inputs(
     centred = table.shifted(target_shift(table, intercept=intercept)).targets
     unit = _root_mean_square(centred, table.weights)
     if not 1e-152 < unit < 1e152:
-        msg = f"the targets are of size {unit:.1g}, whose square cannot be a variance: scale them."
-        raise ValueError(msg)
+        raise ValueError(f"the targets are of size {unit:.1g}, whose square cannot be a variance: scale them.")
     scaled = ArrayTable(table.rows, centred / unit, table.weights)
     objective = SparseObjective(scaled, kind, executor)
     first = _Point(start.kernel * unit**-2, start.basis.points, noise * unit**-2)

@@ -172,9 +172,8 @@ def _check_rounding(frame: Frame, points: FloatArray, precisions: FloatArray, no
     largest = float(np.max(precisions * frame.kernel.diagonal(points), initial=0.0))
     error = float(np.finfo(np.float64).eps) * len(points) * largest
     if not error <= _REFUSED_ERROR:
-        msg = (
+        raise ValueError(
             f"noise={noise:.3g} is too small for {len(points)} rows: weights are residuals divided by the noise, and "
             f"rounding would be {error:.1g} of the targets. Use {noise * error / _REFUSED_ERROR:.1g} or more, or "
             "NystromRegressor."
         )
-        raise ValueError(msg)

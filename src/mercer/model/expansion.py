@@ -196,8 +196,7 @@ class KernelExpansion:
 
     def _need_variance(self) -> Variance:
         if self.variance is None:
-            msg = "this model has no predictive variance."
-            raise ValueError(msg)
+            raise ValueError("this model has no predictive variance.")
         return self.variance
 
     @cached_property

@@ -114,8 +114,7 @@ class OneVsRest(Outputs, Coding):
         """The classes among labels, of which there must be at least two."""
         classes = np.unique(np.asarray(labels))
         if len(classes) < 2:
-            msg = f"Classifier can't train when only one class is present: found {classes.tolist()}."
-            raise ValueError(msg)
+            raise ValueError(f"Classifier can't train when only one class is present: found {classes.tolist()}.")
         return cls(classes)
 
     @property
@@ -135,8 +134,7 @@ class OneVsRest(Outputs, Coding):
         unknown = labels[np.asarray(self.classes[codes] != labels, dtype=bool)]
         if len(unknown):
             found, known = np.unique(unknown).tolist(), self.classes.tolist()
-            msg = f"y contains labels that are not among the classes {known}: {found}."
-            raise ValueError(msg)
+            raise ValueError(f"y contains labels that are not among the classes {known}: {found}.")
         return np.asarray(codes, dtype=np.intp)
 
     def columns(self, codes: IntArray) -> FloatArray:
@@ -225,8 +223,7 @@ def read_outputs(model: Any, n_columns: int) -> Outputs:
     outputs = getattr(model, "outputs_", None)
     if isinstance(outputs, Outputs):
         if isinstance(outputs, OneVsRest) and len(outputs.classes) < 2:
-            msg = f"the model has seen only one class so far: {outputs.classes.tolist()}."
-            raise ValueError(msg)
+            raise ValueError(f"the model has seen only one class so far: {outputs.classes.tolist()}.")
         return outputs
     if getattr(model, "classes_", None) is not None:
         return _read_classes(model, np.asarray(model.classes_), n_columns)
@@ -241,10 +238,9 @@ def _read_classes(model: Any, classes: AnyArray, n_columns: int) -> OneVsRest | 
     rule = getattr(model, "decision_rule_", "threshold" if n_columns == 1 else "largest")
     outputs = OneVsOne(classes) if rule == "pairs" else OneVsRest(classes)
     if (rule, n_columns) != (outputs.rule, outputs.n_columns) or len(classes) < 2:
-        msg = (
+        raise ValueError(
             "decision_rule_ of the model must be 'threshold' (two classes, one output), 'largest' (one output per "
             "class, three or more) or 'pairs' (one output per pair of classes); got "
             f"{rule!r}, {len(classes)} classes and {n_columns} output(s)."
         )
-        raise ValueError(msg)
     return outputs

@@ -112,8 +112,7 @@ def load(path: Target, *, sha256: str | None = None) -> Any:
     save : What can be saved, and an example.
     """
     if sha256 is not None and not (isinstance(sha256, str) and _SHA256.fullmatch(sha256)):
-        msg = f"sha256 must be None or 64 hexadecimal digits, got {sha256!r}."
-        raise ValueError(msg)
+        raise ValueError(f"sha256 must be None or 64 hexadecimal digits, got {sha256!r}.")
     if isinstance(path, (str, os.PathLike)):
         with Path(path).open("rb") as file:
             return _loaded(file, str(path), sha256)
@@ -125,12 +124,11 @@ def _described(model: Any) -> tuple[dict[str, Any], list[Any]]:
     declaration = declaration_of(type(model))
     if declaration is None or not declaration.alone:
         kind = type(model)
-        msg = (
+        raise ArchiveError(
             f"{kind.__module__}.{kind.__qualname__} cannot be saved: an archive holds one of mercer's own estimators, "
             "kernels, basis strategies or expansions. Loading never runs code, so functions, and classes that are not "
             "mercer's, are not stored."
         )
-        raise ArchiveError(msg)
     tree, arrays = encode(model, declaration.name)
     return {"mercer": _version(), "type": declaration.name, "model": tree}, arrays
 
@@ -149,11 +147,9 @@ def _loaded(file: IO[bytes], name: str, sha256: str | None) -> Any:
         with np.errstate(all="ignore"):  # of forged numbers, which checks refuse
             return _read(file)
     except ArchiveError as error:
-        msg = f"{name} cannot be loaded: {error}"
-        raise ArchiveError(msg) from error
+        raise ArchiveError(f"{name} cannot be loaded: {error}") from error
     except _BROKEN as error:
-        msg = f"{name} is not a mercer archive, or damaged: {error}"
-        raise ArchiveError(msg) from error
+        raise ArchiveError(f"{name} is not a mercer archive, or damaged: {error}") from error
 
 
 def _verified(file: IO[bytes], sha256: str | None) -> IO[bytes]:
@@ -184,5 +180,4 @@ def _read(file: IO[bytes]) -> Any:
 
 def _check_file(file: Any, method: str) -> None:
     if not hasattr(file, method) or isinstance(file, io.TextIOBase):
-        msg = f"path must be a str, a path or a binary file object, got {type(file).__name__}."
-        raise TypeError(msg)
+        raise TypeError(f"path must be a str, a path or a binary file object, got {type(file).__name__}.")

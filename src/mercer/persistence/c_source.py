@@ -73,8 +73,7 @@ def to_c(
     """
     _check_name(name)
     if dtype not in ("float", "double"):
-        msg = f"dtype must be 'float' or 'double', got {dtype!r}."
-        raise ValueError(msg)
+        raise ValueError(f"dtype must be 'float' or 'double', got {dtype!r}.")
     exported = read_model(model)
     if dtype == "float":
         warn_of_rounding(exported, arithmetic=np.float32, products=False, remedy="Pass dtype='double'.")
@@ -262,8 +261,7 @@ def _check_name(name: Any) -> None:
     """Raise ``ValueError`` for what cannot begin the names of functions."""
     valid = isinstance(name, str) and re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) and "__" not in name
     if not valid or name in _KEYWORDS.split() or name.endswith("_"):
-        msg = (
+        raise ValueError(
             "name must be an identifier of C and C++: ASCII letters, digits and single underscores within, no keyword; "
             f"got {name!r}."
         )
-        raise ValueError(msg)

@@ -35,8 +35,7 @@ def decode(tree: Any, arrays: Sequence[AnyArray]) -> Any:
     decoder = _Decoder(arrays)
     value = decoder.decode(tree)
     if 0 in decoder.uses:
-        msg = f"array {decoder.uses.index(0)} belongs to nothing."
-        raise ArchiveError(msg)
+        raise ArchiveError(f"array {decoder.uses.index(0)} belongs to nothing.")
     return value
 
 
@@ -51,8 +50,7 @@ class _Decoder:
     def decode(self, tree: Any) -> Any:
         self._depth += 1
         if self._depth > MOST_NESTED:
-            msg = f"values are nested more than {MOST_NESTED} deep."
-            raise ArchiveError(msg)
+            raise ArchiveError(f"values are nested more than {MOST_NESTED} deep.")
         try:
             return self._decoded(tree)
         finally:
@@ -89,16 +87,14 @@ class _Decoder:
         need(isinstance(tree, dict) and len(tree) == 1, "a value has no kind, or more than one.")
         ((kind, content),) = tree.items()
         if kind not in _KINDS:
-            msg = f"there is no kind of value {kind[:40]!r}."
-            raise ArchiveError(msg)
+            raise ArchiveError(f"there is no kind of value {kind[:40]!r}.")
         return _KINDS[kind](self, content)
 
     def _object(self, content: Any) -> Any:
         name, attributes = _parts(content, str, dict)
         declaration = declaration_named(name)
         if declaration is None:
-            msg = f"there is no class {name[:40]!r}."
-            raise ArchiveError(msg)
+            raise ArchiveError(f"there is no class {name[:40]!r}.")
         state = {each: self.decode(value) for each, value in attributes.items()}
         schema.check_attributes(declaration, state)
         return schema.build(declaration, state)

@@ -128,8 +128,7 @@ class _Encoder:
         if value.dtype == object:
             return {"objects": [list(value.shape), self.items(value.ravel(), where)]}
         if not DTYPE.fullmatch(value.dtype.str):
-            msg = f"{where} is an array of dtype {value.dtype}, which an archive cannot hold."
-            raise ArchiveError(msg)
+            raise ArchiveError(f"{where} is an array of dtype {value.dtype}, which an archive cannot hold.")
         return {"array": self._number(np.asarray(value))}
 
     def _number(self, value: AnyArray) -> int:
@@ -214,5 +213,4 @@ def _refuse(value: Any, where: str) -> NoReturn:
         reason = "loading a model never runs code, so functions, and classes that are not mercer's, are not stored"
     else:
         reason = "an archive holds numbers, text, arrays and mercer's own classes"
-    msg = f"{where} is of type {kind}: {reason}. Nothing was written."
-    raise ArchiveError(msg)
+    raise ArchiveError(f"{where} is of type {kind}: {reason}. Nothing was written.")

@@ -51,8 +51,7 @@ def read_model(model: Any) -> Exported:
     coefficients = np.array(expansion.coefficients, dtype=np.float64)
     intercept = np.array(expansion.intercept, dtype=np.float64)
     if not all(np.all(np.isfinite(array)) for array in (points, coefficients, intercept)):
-        msg = "model must consist of finite numbers to be exported; it has NaN or infinity among them."
-        raise ValueError(msg)
+        raise ValueError("model must consist of finite numbers to be exported; it has NaN or infinity among them.")
     decision = _decision_of(model, coefficients.shape[1])
     form = closed_form(expansion.kernel, points.shape[1])
     kernel = " ".join(repr(expansion.kernel).split())
@@ -66,16 +65,14 @@ def _expansion_of(model: Any) -> KernelExpansion:
         expansion = model.expansion_
     except AttributeError as error:
         name = type(model).__name__
-        msg = (
+        if hasattr(type(model), "expansion_"):  # it has one, but not now, and says why
+            raise TypeError(f"this {name} cannot be exported: {error}") from error
+        raise TypeError(
             f"model must be a fitted model of mercer, or a KernelExpansion; got a {name}. For models of scikit-learn, "
             "and pipelines of them, see compress and as_expansion of mercer.compression."
-        )
-        if hasattr(type(model), "expansion_"):  # it has one, but not now, and says why
-            msg = f"this {name} cannot be exported: {error}"
-        raise TypeError(msg) from error
+        ) from error
     if not isinstance(expansion, KernelExpansion):
-        msg = f"expansion_ of the model must be a KernelExpansion, got a {type(expansion).__name__}."
-        raise TypeError(msg)
+        raise TypeError(f"expansion_ of the model must be a KernelExpansion, got a {type(expansion).__name__}.")
     return expansion
 
 
@@ -118,8 +115,7 @@ def in_dtype(values: Any, dtype: Any, what: str) -> FloatArray:
     with np.errstate(over="ignore"):
         converted = np.asarray(values, dtype=np.float64).astype(dtype)
     if not np.all(np.isfinite(converted)):
-        msg = f"{what} of the model exceed what {np.dtype(dtype)} can hold; export it in float64."
-        raise ValueError(msg)
+        raise ValueError(f"{what} of the model exceed what {np.dtype(dtype)} can hold; export it in float64.")
     return converted
 
 

@@ -101,8 +101,7 @@ def to_onnx(
     try:
         import onnx
     except ImportError as error:
-        msg = "to_onnx needs the package onnx: pip install mercer[onnx]"
-        raise ImportError(msg) from error
+        raise ImportError("to_onnx needs the package onnx: pip install mercer[onnx]") from error
     outside = _float_type(dtype, "dtype")
     inside = outside if arithmetic is None else _float_type(arithmetic, "arithmetic")
     exported = read_model(model)
@@ -293,6 +292,5 @@ def _float_type(dtype: Any, argument: str) -> np.dtype[Any]:
     except TypeError:
         found = np.dtype(object)
     if found not in (np.dtype(np.float32), np.dtype(np.float64)):
-        msg = f"{argument} must be float32 or float64, got {dtype!r}."
-        raise ValueError(msg)
+        raise ValueError(f"{argument} must be float32 or float64, got {dtype!r}.")
     return found

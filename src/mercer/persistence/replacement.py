@@ -62,8 +62,7 @@ def replacement(path: Path) -> Iterator[IO[bytes]]:
 def _mode_of(path: Path) -> int | None:
     """Permissions of the file that is to be replaced, None if there is none; those that cannot be are refused."""
     if path.is_dir():
-        msg = f"{path} is a directory; give the name of a file."
-        raise IsADirectoryError(msg)
+        raise IsADirectoryError(f"{path} is a directory; give the name of a file.")
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:

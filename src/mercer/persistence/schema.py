@@ -113,8 +113,7 @@ def check_attributes(declaration: Declaration, state: Mapping[str, Any]) -> None
             kind = "None" if value is None else f"of type {type(value).__name__}"
             kind = f"an array of {value.dtype}" if isinstance(value, np.ndarray) else kind
             expected = hint.__name__ if inspect.isclass(hint) else re.sub(r"\w+\.", "", str(hint))
-            msg = f"{name}.{attribute} is {kind}, where an archive has {expected}."
-            raise ArchiveError(msg)
+            raise ArchiveError(f"{name}.{attribute} is {kind}, where an archive has {expected}.")
 
 
 @cache

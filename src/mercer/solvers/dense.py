@@ -98,8 +98,7 @@ def multiply_symmetric(rows: FloatArray, matrix: FloatArray, out: FloatArray) ->
     if n_rows == 0 or size == 0:
         return
     if out.shape != rows.shape:
-        msg = f"the products need an array of shape {rows.shape}, got {out.shape}."
-        raise ValueError(msg)
+        raise ValueError(f"the products need an array of shape {rows.shape}, got {out.shape}.")
     _routine("dsymm")(
         b"L", b"L", _int(size), _int(n_rows), _number(1.0), matrix.ctypes.data, _int(size),
         rows.ctypes.data, _int(_row_stride(rows)), _number(0.0), out.ctypes.data, _int(_row_stride(out)),
@@ -177,8 +176,7 @@ def _row_stride(tile: FloatArray) -> int:
     n_rows, size = tile.shape
     stride = tile.strides[0] // 8 if n_rows > 1 else size  # NumPy leaves the stride of a single row open
     if tile.dtype != np.float64 or (size > 1 and tile.strides[1] != 8) or stride < size:
-        msg = "a tile must be float64 with contiguous rows."
-        raise ValueError(msg)
+        raise ValueError("a tile must be float64 with contiguous rows.")
     return stride
 
 
@@ -359,5 +357,4 @@ def _indefinite(name: str, diagonal: FloatArray) -> str:
 
 def _no_illegal_argument(info: int) -> None:
     if info < 0:
-        msg = f"LAPACK refused its argument number {-info}; this is a defect of mercer, please report it."
-        raise RuntimeError(msg)
+        raise RuntimeError(f"LAPACK refused its argument number {-info}; this is a defect of mercer, please report it.")

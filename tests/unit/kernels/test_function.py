@@ -59,8 +59,7 @@ def test_what_cannot_be_called_is_refused(function, rows):
 
 def test_errors_of_the_function_come_through(rows):
     def function(_a, _b):
-        msg = "no such kernel"
-        raise KeyError(msg)
+        raise KeyError("no such kernel")
 
     with pytest.raises(KeyError, match="no such kernel"):
         Function(function)(rows)

@@ -260,6 +260,5 @@ def effective_jobs(n_jobs: int | None) -> int:
         _, configured = get_active_backend()
         return free_threads() if configured is None else int(joblib.effective_n_jobs(configured))
     if n_jobs == 0:
-        msg = "n_jobs must not be 0: None for the default, -1 for all cores, or a number of threads."
-        raise ValueError(msg)
+        raise ValueError("n_jobs must not be 0: None for the default, -1 for all cores, or a number of threads.")
     return max(1, n_jobs if n_jobs > 0 else int(joblib.cpu_count()) + 1 + n_jobs)

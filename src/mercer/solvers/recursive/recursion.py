@@ -226,11 +226,10 @@ class BlockRecursion:
         """Take what is known after the last block."""
         tally = dict(zip(block.tally.dtype.names or (), block.tally[0].item(), strict=True))
         if not tally["least_novelty"] > -_NEGATIVE:
-            msg = (
+            raise NotPositiveDefiniteError(
                 f"a row's squared distance from the dictionary is {tally['least_novelty']:.2g} of k(x, x): "
                 "the kernel is not positive definite on these rows."
             )
-            raise NotPositiveDefiniteError(msg)
         size = tally["size"]
         self.coefficients, self.births = np.ascontiguousarray(block.w[:, :size].T), block.births[:size].copy()
         self.n_seen += n_rows

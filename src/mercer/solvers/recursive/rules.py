@@ -37,8 +37,7 @@ class Rules:
 
     def __post_init__(self) -> None:
         if self.intercept and self.forgetting < 1.0:
-            msg = "forgetting returns to the prior, and an intercept has none: use one of the two."
-            raise ValueError(msg)
+            raise ValueError("forgetting returns to the prior, and an intercept has none: use one of the two.")
 
     def check_stored(self) -> None:
         """Refuse numbers that are out of range."""

@@ -192,8 +192,7 @@ def test_sums_that_fit_memory_once_only_have_all_threads_of_blas():
 @pytest.mark.usefixtures("two_threads")
 def test_blas_is_restored_after_an_error():
     def function(_tile):
-        msg = "broken"
-        raise RuntimeError(msg)
+        raise RuntimeError("broken")
 
     with pytest.raises(RuntimeError, match="broken"):
         run(2, function)
@@ -264,8 +263,7 @@ def test_many_runs_at_once():
 def test_the_error_of_a_worker_surfaces(n_jobs, failing):
     def function(tile):
         if tile.first == failing:
-            msg = f"row {failing}"
-            raise KeyError(msg)
+            raise KeyError(f"row {failing}")
 
     with pytest.raises(KeyError, match=f"row {failing}"):
         run(n_jobs, function)
@@ -275,8 +273,7 @@ def test_the_error_of_a_worker_surfaces(n_jobs, failing):
 def test_an_error_in_merging_surfaces(n_jobs):
     class Unmergeable(Calls):
         def merge(self, _state, _other):
-            msg = "do not add"
-            raise ValueError(msg)
+            raise ValueError("do not add")
 
     with pytest.raises(ValueError, match="do not add"):
         Threads(n_jobs).reduce(Unmergeable(lambda _tile: 1), pieces(5))
@@ -289,8 +286,7 @@ def test_an_error_stops_the_other_workers():
         if tile.first < 30:
             begun.wait(PATIENCE)
         if tile.first == 0:
-            msg = "first worker"
-            raise RuntimeError(msg)
+            raise RuntimeError("first worker")
         time.sleep(0.01)
         finished.append(tile.first)
 
