@@ -25,6 +25,10 @@ class StarvedWarning(UserWarning):
     """A kernel of compact support reaches so few rows that the model is little more than a constant."""
 
 
+class GeneralisationWarning(UserWarning):
+    """A model predicts rows that it has not seen worse than the mean of the targets does."""
+
+
 class NegativeVarianceWarning(UserWarning):
     """An approximation gives a negative predictive variance, for which there is no standard deviation."""
 

@@ -127,7 +127,7 @@ class NormalStatistics:
 
     sums: FloatArray  # (m+p+1, m+p+1): the symmetric matrix of the module's description
     n_features: int  # m
-    n_rows: int  # how many rows were summed, whatever their weight
+    n_rows: int  # how many rows of positive weight were summed
     is_whitened: bool = False  # whether the features are L⁻¹k_m(x), not k_m(x)
 
     def check_stored(self) -> None:
@@ -234,7 +234,7 @@ class NormalPass(AugmentedPass[NormalStatistics]):
         if tile.weights is not None:
             values *= np.sqrt(tile.weights[:, np.newaxis])
         add_gram(state.sums, values)
-        state.n_rows += tile.n_rows
+        state.n_rows += tile.n_rows if tile.weights is None else int(np.count_nonzero(tile.weights))
 
     def finish(self, state: NormalStatistics) -> NormalStatistics:
         """Both triangles, without the padding."""

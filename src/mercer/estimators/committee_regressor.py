@@ -11,14 +11,8 @@ from mercer._stored.checks import need
 from mercer._typing import FloatArray, IntArray
 from mercer._validation import Integral, Interval, Real, check_is_fitted, check_random_state, parameters
 from mercer.engine import ArrayTable, ConditionalStatistics
-from mercer.estimators.shell import (
-    BASIS_CONSTRAINTS,
-    KernelRegressor,
-    SummedOnBasis,
-    check_one_spread,
-    make_executor,
-    read_rows,
-)
+from mercer.estimators.regression import KernelRegressor, check_one_spread
+from mercer.estimators.shell import BASIS_CONSTRAINTS, SummedOnBasis, make_executor, read_rows
 from mercer.exceptions import JitterWarning, warn
 from mercer.methods.committee import Batch, CommitteeSummary, block_labels, make_blocks, transduced
 from mercer.model import KernelExpansion

@@ -11,7 +11,8 @@ from mercer._typing import FloatArray, RandomState
 from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted, check_random_state, parameters
 from mercer.engine import ArrayTable, Rows, SparseKernel
 from mercer.estimators.classification import KernelClassifier
-from mercer.estimators.shell import KernelRegressor, Shell, make_executor
+from mercer.estimators.regression import KernelRegressor
+from mercer.estimators.shell import Shell, make_executor
 from mercer.exceptions import StarvedWarning, warn
 from mercer.kernels import Compact
 from mercer.methods.compact import CompactVariance, fit_compact, resolve_compact

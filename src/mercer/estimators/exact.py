@@ -12,7 +12,8 @@ from mercer._typing import FloatArray, IntArray, RandomState
 from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted, parameters
 from mercer.engine import ArrayTable, Rows
 from mercer.estimators.classification import KernelClassifier
-from mercer.estimators.shell import KernelRegressor, Shell, make_executor
+from mercer.estimators.regression import KernelRegressor
+from mercer.estimators.shell import Shell, make_executor
 from mercer.exceptions import warn
 from mercer.kernels import Kernel, Precomputed
 from mercer.methods.exact import Iteration, fit_exact, leave_one_out

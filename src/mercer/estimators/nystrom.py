@@ -9,24 +9,25 @@ from mercer._stored import stored
 from mercer._validation import Interval, Real, StrOptions, check_is_fitted, parameters
 from mercer.engine import ArrayTable, NormalStatistics
 from mercer.estimators.classification import KernelClassifier
-from mercer.estimators.shell import BASIS_CONSTRAINTS, KernelRegressor, SummedOnBasis, all_or_nothing, make_executor
-from mercer.methods.nystrom import NoisePath, Settings, Summary
-from mercer.model import KernelExpansion
+from mercer.estimators.regression import KernelRegressor
+from mercer.estimators.shell import BASIS_CONSTRAINTS, SummedOnBasis, all_or_nothing, make_executor
+from mercer.methods.nystrom import Choice, NoisePath, Settings, Summary
+from mercer.model import Calibration, KernelExpansion
 
 
 @parameters
 class NystromMachine(SummedOnBasis):
     """Parameters and fitted state; all of the state is one ``Summary``, replaced as a whole."""
 
-    noise: float | Literal["gcv"] = 0.1
-    intercept: bool = False
+    noise: float | Choice = "auto"
+    intercept: bool = True
     variance: Literal["dtc", "sor"] = "dtc"
 
     _summary: Summary = field(init=False)
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **BASIS_CONSTRAINTS,
-        "noise": [Interval(Real, 0, None, closed="left"), StrOptions({"gcv"})],
+        "noise": [Interval(Real, 0, None, closed="left"), StrOptions({"auto", "gcv", "loo"})],
         "variance": [StrOptions({"dtc", "sor"})],
     }
 
@@ -34,6 +35,7 @@ class NystromMachine(SummedOnBasis):
         summary = Summary.start(self._choose_frame(table, table.dtype), table, self._settings(), once=True)
         self._summary = summary.plus(table, make_executor(self))
         _ = self._summary.solved  # what cannot be solved is refused here, not when it is first used
+        self._check_calibration()
 
     def _partial_fit(self, table: ArrayTable) -> None:
         if hasattr(self, "_summary"):
@@ -80,6 +82,9 @@ class NystromMachine(SummedOnBasis):
         noise: Any = self.noise if isinstance(self.noise, str) else float(self.noise)
         return Settings(noise=noise, intercept=bool(self.intercept), prior=self.variance == "dtc")
 
+    def _calibration(self) -> Calibration | None:
+        return self._summary.calibration(make_executor(self))
+
     @property
     def statistics_(self) -> NormalStatistics:
         """What was kept of the rows."""
@@ -94,7 +99,7 @@ class NystromMachine(SummedOnBasis):
 
     @property
     def noise_(self) -> float:
-        """The noise in use: the one given, or the one that GCV chose."""
+        """The noise in use: the one given, or the one that was chosen."""
         check_is_fitted(self)
         return self._summary.solved[1]
 

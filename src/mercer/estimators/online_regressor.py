@@ -7,7 +7,8 @@ import numpy as np
 
 from mercer._stored import stored
 from mercer.estimators.online_machine import OnlineMachine
-from mercer.estimators.shell import KernelRegressor, all_or_nothing
+from mercer.estimators.regression import KernelRegressor
+from mercer.estimators.shell import all_or_nothing
 
 
 @stored

@@ -10,7 +10,8 @@ from mercer._stored import stored
 from mercer._stored.checks import check_estimator
 from mercer._validation import Integral, Interval, Real, StrOptions, parameters
 from mercer.engine import ArrayTable
-from mercer.estimators.shell import BASIS_CONSTRAINTS, KernelRegressor, OnBasis, Shell, make_executor
+from mercer.estimators.regression import KernelRegressor
+from mercer.estimators.shell import BASIS_CONSTRAINTS, OnBasis, Shell, make_executor
 from mercer.exceptions import warn
 from mercer.methods.frame import Frame, used_rows
 from mercer.methods.pseudo_inputs import Freedom, fit_pseudo_inputs

@@ -10,7 +10,8 @@ from mercer._stored.checks import check_estimator, check_shape, need
 from mercer._typing import FloatArray
 from mercer._validation import Interval, Real, parameters
 from mercer.engine import ArrayTable, Rows
-from mercer.estimators.shell import BASIS_CONSTRAINTS, KernelRegressor, OnBasis, Shell, make_executor
+from mercer.estimators.regression import KernelRegressor
+from mercer.estimators.shell import BASIS_CONSTRAINTS, OnBasis, Shell, make_executor
 from mercer.exceptions import NegativeVarianceWarning, warn
 from mercer.methods.frame import Frame
 from mercer.methods.reduced_rank import ROUNDING, ReducedRankVariance, fit_reduced_rank

@@ -1,4 +1,4 @@
-"""What estimators share: arguments, locks and executors; what a basis reports; predictions of regressors."""
+"""What estimators share: arguments, locks and executors; what a basis reports; merging."""
 
 import os
 import threading
@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 from scipy.sparse import issparse
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator
 
 from mercer._stored.checks import check_estimator
 from mercer._typing import FloatArray, RandomState
@@ -21,17 +21,19 @@ from mercer._validation import (
     Interval,
     check_is_fitted,
     check_random_state,
-    check_sample_weight,
     check_table,
-    check_targets,
     is_fitted,
     parameters,
 )
 from mercer.basis import choose_basis
 from mercer.engine import ArrayRows, ArrayTable, Executor, Rows, SparseRows, Threads, given_executor
+from mercer.exceptions import GeneralisationWarning, warn
 from mercer.kernels import Kernel
 from mercer.methods.frame import Frame, resolve_kernel, target_shift
-from mercer.model import KernelExpansion, Regression
+from mercer.model import Calibration, KernelExpansion
+
+_WORSE = 1.1  # times the squared error of the mean: beyond what chance makes of targets that are noise
+_FEW = 20  # rows, of which nothing can be said
 
 # By identity, and not attributes of the estimators: a lock cannot be pickled, copied or compared.
 _locks: dict[int, Any] = {}
@@ -113,6 +115,24 @@ class Shell(BaseEstimator, ABC):
     def _evaluate_rows(self, rows: Rows) -> FloatArray:
         return self._mean_expansion().evaluate(rows, executor=make_executor(self))
 
+    def _calibration(self) -> Calibration | None:
+        """Leave-one-out residuals of a sample of the rows, where the method gives them."""
+        return None
+
+    def _check_calibration(self) -> None:
+        """Warn if rows that are left out are predicted worse than by the mean of the others."""
+        calibration = self._calibration()
+        if calibration is None or len(calibration.residuals) < _FEW:
+            return
+        share = calibration.relative_error()
+        if share > _WORSE:
+            warn(
+                f"rows that are left out are predicted with {np.sqrt(share):.3g} times the error of the mean of the "
+                "others: the model does not generalise. Let noise='auto' or noise='loo' choose the noise, scale the "
+                "features, or choose another kernel or length scale.",
+                GeneralisationWarning,
+            )
+
 
 def read_rows(estimator: Any, X: Any, *, reset: bool) -> Rows:
     """Check rows given as an array, a data frame or a source of rows; remember (``reset``) or compare their width."""
@@ -128,13 +148,6 @@ def read_rows(estimator: Any, X: Any, *, reset: bool) -> Rows:
             f"{estimator.n_features_in_} features as input."
         )
     return X
-
-
-def check_one_spread(return_std: bool, return_cov: bool) -> None:
-    """Refuse a request for both the standard deviation and the covariance."""
-    if return_std and return_cov:
-        msg = "return_std and return_cov exclude each other: the standard deviation is on the covariance's diagonal."
-        raise ValueError(msg)
 
 
 def make_executor(estimator: Any) -> Executor:
@@ -319,69 +332,3 @@ def check_same_outputs(mine: int, theirs: int) -> None:
     """Refuse to merge models of different targets."""
     if mine != theirs:
         raise ValueError(f"cannot merge models with different numbers of outputs, {mine} and {theirs}.")
-
-
-class KernelRegressor(RegressorMixin, Shell):
-    """A regressor that ends in an expansion; ``_flat`` tells whether y had one dimension."""
-
-    _flat: bool
-
-    @property
-    def outputs_(self) -> Regression:
-        """What the columns of the expansion mean."""
-        check_is_fitted(self)
-        return Regression(self._flat)
-
-    @property
-    def coefficients_(self) -> FloatArray:
-        """Weights of the expansion's points, shape (m,) or (m, p)."""
-        return self.outputs_.predict(self._mean_expansion().coefficients)
-
-    @property
-    def intercept_(self) -> Any:
-        """The constant b, a number or an array (p,)."""
-        flat, intercept = self.outputs_.flat, self._mean_expansion().intercept
-        return float(intercept[0]) if flat else intercept
-
-    def predict(
-        self, X: Any, return_std: bool = False, return_cov: bool = False
-    ) -> FloatArray | tuple[FloatArray, FloatArray]:
-        """Predict the mean, and on request the standard deviation (n,) or the covariance (n, n) of the function.
-
-        They are those of the function without noise, in units in which λ is the noise variance and the kernel's
-        amplitude the prior variance. All outputs share them.
-        """
-        outputs, rows = self.outputs_, read_rows(self, X, reset=False)
-        check_one_spread(return_std, return_cov)
-        mean = outputs.predict(self._evaluate_rows(rows))
-        if return_cov:
-            return mean, self._covariance(rows)
-        return (mean, self._standard_deviations(rows)) if return_std else mean
-
-    def _read(self, X: Any, y: Any, sample_weight: Any, *, first: bool, classes: Any = None) -> ArrayTable:
-        """The table of a first or a later call, whose targets must look like the first."""
-        rows = read_rows(self, X, reset=first)
-        targets = check_targets(y, n_rows=rows.n_rows)
-        flat = targets.ndim == 1
-        columns = Regression(flat).columns(targets)
-        if first:
-            self._flat = flat
-        elif (columns.shape[1], flat) != (self._n_outputs, self._flat):
-            shape = "(n,)" if self._flat else f"(n, {self._n_outputs})"
-            msg = f"y must have the shape {shape} of the first rows seen; it has {columns.shape[1]} output(s)."
-            raise ValueError(msg)
-        return ArrayTable(rows, columns, check_sample_weight(sample_weight, n_rows=rows.n_rows))
-
-    def _standard_deviations(self, rows: Rows) -> FloatArray:
-        expansion: KernelExpansion = self.expansion_
-        return np.sqrt(expansion.variances(rows, executor=make_executor(self)))
-
-    def _covariance(self, rows: Rows) -> FloatArray:
-        expansion: KernelExpansion = self.expansion_
-        return expansion.covariance(rows, executor=make_executor(self))
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        tags.input_tags.sparse = True
-        return tags

@@ -138,7 +138,10 @@ class CommitteeSummary:
 
     @cached_property
     def _problem(self) -> RidgeProblem:
-        return self.frame.problem(self.statistics.normal, self.target_shift, intercept=self.intercept)
+        n_targets = float(self.statistics.n_used)
+        return self.frame.problem(
+            self.statistics.normal, self.target_shift, intercept=self.intercept, n_targets=n_targets
+        )
 
     @cached_property
     def _solution(self) -> RidgeSolution:

@@ -129,12 +129,20 @@ class Frame:
         """w = L⁻ᵀu."""
         return np.asarray(solve_triangular(self.lower, weights, lower=True, trans="T", check_finite=False))
 
-    def problem(self, sums: NormalStatistics, target_shift: FloatArray, *, intercept: bool) -> RidgeProblem:
-        """Ridge regression on the whitened features, from sums of targets less the shift."""
+    def problem(
+        self, sums: NormalStatistics, target_shift: FloatArray, *, intercept: bool, n_targets: float | None = None
+    ) -> RidgeProblem:
+        """Ridge regression on the whitened features, from sums of targets less the shift.
+
+        In the likelihood a row counts as often as its weight; rows of small weights count once.
+        """
+        counted = max(sums.total_weight, float(sums.n_rows)) if n_targets is None else n_targets
         sums = sums.whitened(self.lower)
         if not intercept:
             sums = sums.with_targets_shifted(target_shift)
-        return RidgeProblem.from_sums(gram=sums.gram, cross=sums.cross, moments=sums.moments, intercept=intercept)
+        return RidgeProblem.from_sums(
+            gram=sums.gram, cross=sums.cross, moments=sums.moments, n_targets=counted, intercept=intercept
+        )
 
     def expansion(self, solution: RidgeSolution, target_shift: FloatArray, *, prior: bool) -> KernelExpansion:
         """Return the model of a solution; ``prior`` is whether its variance counts what the basis cannot represent."""
@@ -152,6 +160,7 @@ class Frame:
             coefficients=self.unwhiten(solution.weights),
             intercept=solution.shifted_intercept(target_shift),
             variance=variance,
+            scale=solution.scale,
         )
 
     def check_expansion(self, expansion: KernelExpansion | None, n_outputs: int) -> None:

@@ -27,8 +27,10 @@ from mercer._typing import FloatArray
 from mercer.engine import ArrayTable, Executor, NormalStatistics, normal_statistics
 from mercer.kernels.stationary import Stationary
 from mercer.methods.frame import Frame, target_shift
-from mercer.model import KernelExpansion
-from mercer.solvers.ridge import RidgeProblem
+from mercer.model import Calibration, KernelExpansion, Sample, leave_one_out
+from mercer.solvers.ridge import LeftOut, RidgePath, RidgeProblem
+
+Choice = Literal["auto", "gcv", "loo"]
 
 # Plain sums are taken, and whitened afterwards, where the pass over the rows is long and the rounding that this
 # magnifies stays below this share of the noise: then predictions differ from whitened sums' by a few times this share.
@@ -45,7 +47,7 @@ _FORGOTTEN = 1e-8
 class Settings:
     """What the solution depends on besides the rows, as it was when the rows came."""
 
-    noise: float | Literal["gcv"]
+    noise: float | Choice
     intercept: bool
     prior: bool  # whether the variance counts what the basis cannot represent
 
@@ -83,6 +85,7 @@ class Summary:
     statistics: NormalStatistics
     target_shift: FloatArray  # (p,)
     settings: Settings
+    sample: Sample | None = None  # of the rows seen; only models of earlier versions have none
 
     def check_stored(self) -> None:
         """Refuse sums and a model of another basis."""
@@ -101,19 +104,23 @@ class Summary:
 
     def plus(self, table: ArrayTable, executor: Executor) -> Summary:
         """Return the summary with these rows added."""
-        return replace(self, statistics=self.statistics + self._sum(table, executor))
+        sample = Sample.draw(table)
+        sample = sample if self.sample is None else self.sample.merged(sample)
+        return replace(self, statistics=self.statistics + self._sum(table, executor), sample=sample)
 
     def minus(self, table: ArrayTable, executor: Executor) -> Summary:
         """Return the summary without these rows."""
         before = self.statistics
-        if table.n_rows > before.n_rows:
-            raise ValueError(f"cannot forget {table.n_rows} rows of {before.n_rows} seen.")
-        rest = before - self._sum(table, executor)
+        gone = self._sum(table, executor)
+        if gone.n_rows > before.n_rows:
+            raise ValueError(f"cannot forget {gone.n_rows} rows of {before.n_rows} seen.")
+        rest = before - gone
         nothing_left = rest.n_rows == 0 or rest.total_weight <= _FORGOTTEN * before.total_weight
         if not _positive(rest.sums, before.sums, must_vanish=nothing_left):
             msg = "the rows to forget were not seen with these targets and weights: sums without them are not positive."
             raise ValueError(msg)
-        return replace(self, statistics=0.0 * rest if nothing_left else rest)
+        sample = None if self.sample is None else self.sample.without(table)
+        return replace(self, statistics=0.0 * rest if nothing_left else rest, sample=sample)
 
     def merged(self, other: Summary) -> Summary:
         """Return the summary of both sets of rows."""
@@ -121,7 +128,9 @@ class Summary:
         theirs = other.statistics.with_targets_shifted(other.target_shift - self.target_shift)
         if mine.is_whitened != theirs.is_whitened:
             mine, theirs = mine.whitened(self.frame.lower), theirs.whitened(self.frame.lower)
-        return replace(self, statistics=mine + theirs)
+        both = self.sample is not None and other.sample is not None
+        sample = self.sample.merged(other.sample) if both else None  # type: ignore[union-attr,arg-type]
+        return replace(self, statistics=mine + theirs, sample=sample)
 
     @property
     def smallest_noise(self) -> float:
@@ -134,14 +143,43 @@ class Summary:
     def solved(self) -> tuple[KernelExpansion, float]:
         """The model, and the noise it was solved with."""
         problem, settings = self._problem(), self.settings
-        if settings.noise == "gcv":
-            self._check_weights_count_rows()
+        if isinstance(settings.noise, str):
             path = problem.path()
-            solution = path.solve(path.best_noise())
+            solution = path.solve(self._choose_noise(path, settings.noise))
         else:
             self._check_noise(float(settings.noise))
             solution = problem.solve(float(settings.noise))
         return self.frame.expansion(solution, self.target_shift, prior=settings.prior), solution.noise
+
+    def calibration(self, executor: Executor) -> Calibration | None:
+        """Leave-one-out residuals of a sample of the rows; None without noise, and for models of earlier versions."""
+        if self.sample is None:
+            return None
+        if "_calibration" not in vars(self):
+            expansion, noise = self.solved
+            vars(self)["_calibration"] = leave_one_out(expansion, self.sample.table(), noise=noise, executor=executor)
+        calibration: Calibration | None = vars(self)["_calibration"]
+        return calibration
+
+    def _choose_noise(self, path: RidgePath, choice: Choice) -> float:
+        if choice == "gcv":
+            self._check_weights_count_rows()
+            return path.best_noise()
+        left_out = self._left_out(path)
+        noise = path.likeliest_noise() if choice == "auto" else left_out.best_noise()
+        # A few outlying rows can make a noise likely that predicts them, left out, worse than the mean does.
+        if choice == "auto" and left_out.error(noise) > 1.0:
+            noise = left_out.best_noise()
+        return max(noise, self.smallest_noise)
+
+    def _left_out(self, path: RidgePath) -> LeftOut:
+        if self.sample is None or len(self.sample.rows) == 0:
+            raise ValueError(f"noise={self.settings.noise!r} needs rows to leave out: none are known.")
+        sample = self.sample.table()
+        if self.settings.intercept:
+            sample = sample.shifted(self.target_shift)
+        features = self.frame.features(whitened=True).tile(sample.rows.read(0, sample.n_rows))
+        return LeftOut(path, features, sample.targets, self.sample.weights)
 
     def path(self, noises: FloatArray) -> NoisePath:
         """Solve for many noises."""
@@ -196,7 +234,7 @@ def check_sums(statistics: NormalStatistics, *, n_features: int, target_shift: F
 def _plain_is_safe(frame: Frame, table: ArrayTable, settings: Settings) -> bool:
     n, m = table.n_rows, len(frame.lower)
     # The kernel must be bounded on rows that were not seen yet: only stationary ones are.
-    if settings.noise == "gcv" or n * m**2 < _LONG_PASS or not isinstance(frame.kernel, Stationary):
+    if isinstance(settings.noise, str) or n * m**2 < _LONG_PASS or not isinstance(frame.kernel, Stationary):
         return False
     total = n if table.weights is None else float(np.sum(table.weights))
     return _magnified_rounding(frame, total) <= _PLAIN_ERROR * float(settings.noise)

@@ -95,6 +95,8 @@ class KernelExpansion:
     intercept : array (p,)
     variance : Variance or None
         What the predictive variance needs, where the method gives one.
+    scale : array (p,) or None
+        σ: what standard deviations are multiplied by to have the units of the targets; None for 1.
 
     Examples
     --------
@@ -112,6 +114,7 @@ class KernelExpansion:
     coefficients: FloatArray
     intercept: FloatArray
     variance: Variance | None = None
+    scale: FloatArray | None = None
 
     def __post_init__(self) -> None:
         # What is kept between calls would not notice a change in place: that is an error instead.
@@ -130,6 +133,10 @@ class KernelExpansion:
         for name in ("points", "coefficients", "intercept"):
             check_finite(getattr(self, name), f"{name} of an expansion")
         need(self.variance is None or len(self.variance.lower) == m, "the variance of an expansion has other points.")
+        if self.scale is not None:
+            check_shape(self.scale, self.intercept.shape, "the scale of an expansion")
+            check_finite(self.scale, "the scale of an expansion")
+            need(np.all(self.scale >= 0), "the scale of an expansion is negative.")
 
     def evaluate(self, X: Any, *, executor: Executor | None = None) -> FloatArray:
         """Values at the rows of X, shape (n, p), in float32 for float32 rows.
@@ -144,7 +151,7 @@ class KernelExpansion:
         return as_dtype(values, rows.dtype)
 
     def variances(self, X: Any, *, executor: Executor | None = None) -> FloatArray:
-        """Predictive variance of the function (without noise) at the rows of X, shape (n,), float64.
+        """Predictive variance of the function (without noise) at the rows of X, shape (n,), in units of σ²; float64.
 
         Cost: m² operations per row.
         """
@@ -152,7 +159,7 @@ class KernelExpansion:
         return (executor or Threads()).map(work, as_table(X))
 
     def covariance(self, X: Any, *, executor: Executor | None = None) -> FloatArray:
-        """Predictive covariance between all rows of X, shape (n, n), float64; it also stores n·m numbers."""
+        """Covariance between all rows of X, shape (n, n), in units of σ², float64; it also stores n·m numbers."""
         variance, rows, executor = self._need_variance(), as_rows(X), executor or Threads()
         whitened = feature_matrix(rows, self._whitened_features(), executor=executor)
         residual = variance.residual(whitened)
@@ -160,6 +167,11 @@ class KernelExpansion:
         if variance.prior:
             result += gram_matrix(rows, self.kernel, executor=executor) - whitened @ whitened.T
         return np.asarray((result + result.T) / 2)
+
+    @property
+    def scales(self) -> FloatArray:
+        """σ of each output, shape (p,)."""
+        return np.ones(len(self.intercept)) if self.scale is None else self.scale
 
     def gradient(self, X: Any, *, executor: Executor | None = None) -> FloatArray:
         """Gradient with respect to the input at the rows of X, shape (n, p, d)."""

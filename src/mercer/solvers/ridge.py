@@ -17,6 +17,7 @@ A               ``gram``                                            (r, r)
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +29,8 @@ from mercer._stored.checks import check_columns, check_shape, need
 from mercer._typing import FloatArray
 
 _GRID = np.logspace(-14, 3, 69)  # candidate noises relative to the largest eigenvalue of A
+# Candidate noises relative to the mean of |v|²: with less, rounding decides; with more, features do not matter.
+_LIKELY_GRID = np.logspace(-8, 6, 57)
 _RESIDUAL_ROUNDING = 64 * np.finfo(np.float64).eps  # of a sum of squared residuals, relative to that of the targets
 _SMALL_NOISE = 1e4  # times the rounding of the eigenvalues: below, that rounding is a visible share of the noise
 _TIE = 1 + 1e-6  # scores within this factor are equal
@@ -49,6 +52,7 @@ class RidgeSolution:
     constant: float
     noise: float
     has_intercept: bool
+    scale: FloatArray | None = None  # (p,): σ, the standard deviation of the prior that makes the targets most likely
 
     def check_stored(self) -> None:
         """Refuse parts of different sizes."""
@@ -73,18 +77,21 @@ class RidgeProblem:
     mean: FloatArray  # (r,)
     target_mean: FloatArray  # (p,)
     total_weight: float
+    n_targets: float  # how many targets there are, for the likelihood: a row that counts twice has two
     intercept: bool
     rounding: float  # of the eigenvalues of the Gram matrix, which centring does not make smaller
 
     @classmethod
-    def from_sums(cls, *, gram: FloatArray, cross: FloatArray, moments: FloatArray, intercept: bool) -> RidgeProblem:
+    def from_sums(
+        cls, *, gram: FloatArray, cross: FloatArray, moments: FloatArray, n_targets: float, intercept: bool
+    ) -> RidgeProblem:
         """Take [y, 1]-augmented sums apart, and centre them for an intercept."""
         total = float(moments[-1, -1])
         rounding = len(gram) * np.finfo(np.float64).eps * float(np.trace(gram))
         squares = np.diagonal(moments)[:-1]
         if not intercept or total <= 0:
             zeros = np.zeros(len(gram)), np.zeros(len(squares))
-            return cls(gram, cross[:, :-1], squares, *zeros, total, intercept, rounding)
+            return cls(gram, cross[:, :-1], squares, *zeros, total, n_targets, intercept, rounding)
         mean, target_mean = cross[:, -1] / total, moments[:-1, -1] / total
         return cls(
             gram=gram - total * np.outer(mean, mean),
@@ -93,6 +100,7 @@ class RidgeProblem:
             mean=mean,
             target_mean=target_mean,
             total_weight=total,
+            n_targets=n_targets,
             intercept=True,
             rounding=rounding,
         )
@@ -130,7 +138,22 @@ class RidgeProblem:
     def _solution(self, weights: FloatArray, root: FloatArray, noise: float) -> RidgeSolution:
         intercept = self.target_mean - self.mean @ weights
         constant = noise / self.total_weight if self._seen_any else 0.0
-        return RidgeSolution(weights, intercept, root, self.mean, constant, noise, self._seen_any)
+        return RidgeSolution(
+            weights, intercept, root, self.mean, constant, noise, self._seen_any, self._scale(weights, noise)
+        )
+
+    @property
+    def freedom(self) -> float:
+        """Degrees of freedom of the targets: one less for an intercept."""
+        return self.n_targets - self._seen_any
+
+    def _scale(self, weights: FloatArray, noise: float) -> FloatArray:
+        """σ (p,), where σ² = yᵀ(VVᵀ + λW⁻¹)⁻¹y/n."""
+        # yᵀ(VVᵀ + λW⁻¹)⁻¹y = (yᵀWy - cᵀu)/λ, and at least |u|²
+        penalty = np.sum(weights**2, axis=0)
+        if noise > 0:
+            penalty = np.maximum(penalty, (self.squares - np.sum(self.cross * weights, axis=0)) / noise)
+        return np.asarray(np.sqrt(penalty / max(self.freedom, 1.0)))
 
 
 @dataclass(frozen=True)
@@ -181,6 +204,42 @@ class RidgePath:
         left = np.sum(self.residual_share(noise) * self.problem.squares[used])
         return float(left / self.problem.total_weight * inflation)
 
+    def log_likelihood(self, noise: float) -> float:
+        r"""Log marginal likelihood of the targets under σ²(VVᵀ + λW⁻¹), at the best σ of each output.
+
+        :math:`-\tfrac n2\log\frac{2\pi e\,q}{n} - \tfrac12\bigl(\sum_i\log(1 + \theta_i/\lambda) + n\log\lambda\bigr)`,
+        with :math:`q = y^\top(VV^\top + \lambda W^{-1})^{-1}y`, summed over the outputs; an intercept takes one
+        degree of freedom from n. Outputs that are constant are left out.
+        """
+        n, scale = self.problem.freedom, self.problem.squares
+        used, known = scale > 0, self.eigenvalues > 0
+        theta = self.eigenvalues[known]
+        determinant = np.sum(np.log1p(theta / noise)) + n * np.log(noise)
+        # q = ρ/λ + Σ b²/(θ(θ + λ)), with ρ what no weights explain
+        explained = self.projections[np.ix_(known, used)] ** 2 / theta[:, np.newaxis]
+        never = np.maximum(scale[used] - np.sum(explained, axis=0), _RESIDUAL_ROUNDING * scale[used])
+        q = never / noise + np.sum(explained / (theta + noise)[:, np.newaxis], axis=0)
+        return float(np.sum(-n / 2 * np.log(2 * np.pi * np.e * q / n) - determinant / 2))
+
+    def likeliest_noise(self) -> float:
+        """The noise of the largest marginal likelihood; 1 where it does not depend on it."""
+        return self.least(lambda noise: -self.log_likelihood(noise))
+
+    def least(self, score: Callable[[float], float]) -> float:
+        """The noise of the least score: the best of a grid, refined."""
+        problem = self.problem
+        unit = float(np.sum(self.eigenvalues)) / problem.total_weight if problem.total_weight > 0 else 0.0
+        if unit <= 0 or problem.freedom <= 0 or not np.any(problem.squares > 0):
+            return 1.0
+        grid = np.log(_LIKELY_GRID * unit)
+        scores = [score(float(np.exp(point))) for point in grid]
+        best = int(np.argmin(scores))
+        around = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
+        refined = minimize_scalar(
+            lambda point: score(float(np.exp(point))), bounds=around, method="bounded", options={"xatol": 1e-9}
+        )
+        return float(np.exp(refined.x if refined.fun <= scores[best] else grid[best]))
+
     def _score(self, noise: float) -> float:
         """GCV with each output relative to its variance, and with the rounding of the residuals added.
 
@@ -220,3 +279,31 @@ class RidgePath:
         shifted = self.eigenvalues + noise
         known = shifted > self.problem.rounding
         return np.asarray(np.where(known, 1.0 / np.where(known, shifted, 1.0), 0.0))
+
+
+class LeftOut:
+    """Leave-one-out errors of rows that were summed, at any noise: features (k, r), targets (k, p), weights (k,)."""
+
+    def __init__(self, path: RidgePath, features: FloatArray, targets: FloatArray, weights: FloatArray) -> None:
+        problem = path.problem
+        self._path, self._weights = path, weights
+        self._rotated = (features - problem.mean) @ path.eigenvectors
+        self._squares = self._rotated**2
+        self._constant = 1.0 / problem.total_weight if problem._seen_any else 0.0
+        centred = targets - problem.target_mean
+        spread = np.sqrt(weights @ centred**2 / np.sum(weights))
+        self._used = spread > 0
+        self._targets = centred[:, self._used] / spread[self._used]
+        self._projections = path.projections[:, self._used] / spread[self._used]
+
+    def error(self, noise: float) -> float:
+        """Mean squared error, in units of that of the mean, averaged over the outputs that are not constant."""
+        inverse = self._path._inverse(noise)
+        leverage = self._weights * (self._squares @ inverse + self._constant)
+        residuals = self._targets - self._rotated @ (inverse[:, np.newaxis] * self._projections)
+        residuals /= np.maximum(1.0 - leverage, np.finfo(np.float64).eps)[:, np.newaxis]
+        return float(np.mean(self._weights @ residuals**2) / np.sum(self._weights)) if np.any(self._used) else 0.0
+
+    def best_noise(self) -> float:
+        """The noise of the least error."""
+        return self._path.least(self.error)

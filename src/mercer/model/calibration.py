@@ -1,0 +1,212 @@
+r"""How good a model is on rows that it has not seen: leave-one-out residuals of rows that it has seen, in closed form.
+
+For a model that is linear in the targets, the residual of a row that is left out follows from its fitted residual r and
+its leverage h, the derivative of the fitted value with respect to the target:
+
+.. math:: y_i - f_{-i}(x_i) = \frac{r_i}{1 - h_i}, \qquad \operatorname{var}_{-i}f(x_i) = k(x,x) - |v|^2 +
+    \frac{\lambda h_i/\omega_i}{1 - h_i}.
+
+==================  ==================  ========  ====================================================
+symbol              code                shape     meaning
+==================  ==================  ========  ====================================================
+y                   ``targets``         (k, p)    targets of a sample of the rows
+y_i - f_{-i}(x_i)   ``residuals``       (k, p)    leave-one-out residuals
+var_{-i} + λ/ω_i    ``variances``       (k,)      of a new observation, in units of σ²
+σ                   ``scale``           (p,)      standard deviation of the prior, in the targets' units
+==================  ==================  ========  ====================================================
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.stats import t as student
+
+from mercer._stored import stored
+from mercer._stored.checks import check_columns, check_finite, check_shape, need
+from mercer._typing import FloatArray, IntArray
+from mercer.engine import ArrayRows, ArrayTable, Executor
+from mercer.model.expansion import KernelExpansion
+
+SAMPLE = 2048  # rows: the coverage of an interval is then known to half a percent
+_SEED = 0  # a sample is the same for the same rows, whatever the estimator's random_state
+
+
+@stored
+@dataclass(frozen=True)
+class Sample:
+    """A uniform sample of the rows that a model has seen, which follows when rows are added or merged."""
+
+    rows: FloatArray  # (k, d)
+    targets: FloatArray  # (k, p)
+    weights: FloatArray  # (k,)
+    n_rows: int  # from which it was drawn: those of positive weight
+
+    def check_stored(self) -> None:
+        """Refuse parts of different lengths."""
+        need(self.rows.ndim == 2, "the rows of a sample are no table.")
+        k = len(self.rows)
+        check_columns(self.targets, k, "targets of a sample")
+        check_shape(self.weights, (k,), "weights of a sample")
+        for name in ("rows", "targets", "weights"):
+            check_finite(getattr(self, name), f"{name} of a sample")
+        need(np.all(self.weights > 0) and self.n_rows >= k, "a sample is larger than what it was drawn from.")
+
+    @classmethod
+    def draw(cls, table: ArrayTable, size: int = SAMPLE) -> Sample:
+        """Rows of positive weight, as many as there are, or ``size``."""
+        used = np.arange(table.n_rows) if table.weights is None else np.flatnonzero(table.weights > 0)
+        index = sample_rows(used, size)
+        rows, targets, weights = table.read(index)
+        weights = np.ones(len(index)) if weights is None else weights
+        return cls(rows, np.asarray(targets, dtype=np.float64), weights, len(used))
+
+    def merged(self, other: Sample, size: int = SAMPLE) -> Sample:
+        """A uniform sample of both sets of rows."""
+        total = self.n_rows + other.n_rows
+        kept = min(size, total)
+        if len(self.rows) + len(other.rows) <= kept:
+            mine, theirs = len(self.rows), len(other.rows)
+        else:
+            drawn = np.random.default_rng([_SEED, self.n_rows, other.n_rows])
+            mine = int(drawn.hypergeometric(self.n_rows, other.n_rows, kept))
+            mine = min(max(mine, kept - len(other.rows)), len(self.rows))
+            theirs = min(kept - mine, len(other.rows))
+        first, second = sample_rows(np.arange(len(self.rows)), mine), sample_rows(np.arange(len(other.rows)), theirs)
+        return Sample(
+            np.concatenate([self.rows[first], other.rows[second]]),
+            np.concatenate([self.targets[first], other.targets[second]]),
+            np.concatenate([self.weights[first], other.weights[second]]),
+            total,
+        )
+
+    def without(self, table: ArrayTable) -> Sample:
+        """The sample without rows that equal one of the table."""
+        rows, targets, _ = table.read(slice(0, table.n_rows))
+        gone = set(_fingerprints(np.asarray(rows, dtype=self.rows.dtype), targets).tolist())
+        stay = np.array([each not in gone for each in _fingerprints(self.rows, self.targets).tolist()], dtype=bool)
+        left = max(self.n_rows - table.n_rows, int(np.count_nonzero(stay)))
+        return Sample(self.rows[stay], self.targets[stay], self.weights[stay], left)
+
+    def table(self) -> ArrayTable:
+        """The sample as a table."""
+        rows = ArrayRows(np.asarray(self.rows, dtype=np.float64), checked=True)
+        return ArrayTable(rows, self.targets, self.weights)
+
+
+def sample_rows(index: IntArray, size: int) -> IntArray:
+    """Some of the given row numbers, in their order; all of them if there are no more than ``size``."""
+    if len(index) <= size:
+        return index
+    return np.sort(np.random.default_rng(_SEED).choice(index, size, replace=False))
+
+
+def _fingerprints(rows: FloatArray, targets: FloatArray) -> IntArray:
+    """A number for each row and its targets, equal for equal ones."""
+    values = np.column_stack([np.asarray(rows, dtype=np.float64), targets]) + 0.0  # -0 is 0
+    factors = np.random.default_rng(_SEED).integers(1, 2**63, values.shape[1], dtype=np.uint64) | np.uint64(1)
+    return np.asarray(np.ascontiguousarray(values).view(np.uint64) @ factors)
+
+
+@stored
+@dataclass(frozen=True)
+class Calibration:
+    """Leave-one-out residuals of a sample of rows, and what the model without each row expected of them."""
+
+    targets: FloatArray  # (k, p)
+    residuals: FloatArray  # (k, p)
+    variances: FloatArray  # (k,), of a new observation, in units of σ²
+    weights: FloatArray  # (k,)
+
+    def check_stored(self) -> None:
+        """Refuse parts of different lengths."""
+        k = len(self.variances)
+        check_columns(self.targets, k, "targets of a calibration")
+        check_shape(self.residuals, self.targets.shape, "residuals")
+        for name in ("variances", "weights"):
+            check_shape(getattr(self, name), (k,), f"{name} of a calibration")
+            need(np.all(getattr(self, name) > 0), f"{name} of a calibration are not positive.")
+
+    @classmethod
+    def of_residuals(
+        cls, targets: FloatArray, residuals: FloatArray, variances: FloatArray, weights: FloatArray
+    ) -> Calibration:
+        """A calibration by the rows that something is known of without themselves."""
+        known = np.all(np.isfinite(residuals), axis=1) & np.isfinite(variances) & (variances > 0) & (weights > 0)
+        return cls(targets[known], residuals[known], variances[known], weights[known])
+
+    @property
+    def values(self) -> FloatArray:
+        """Predictions of the rows without themselves, (k, p)."""
+        return self.targets - self.residuals
+
+    @property
+    def error(self) -> FloatArray:
+        """Root of the mean squared residual of each output, (p,)."""
+        return np.asarray(np.sqrt(_mean(self.residuals**2, self.weights)))
+
+    def standardised(self, scale: FloatArray) -> FloatArray:
+        """Residuals in units of their standard deviation, (k, p)."""
+        return np.asarray(self.residuals / (np.sqrt(self.variances)[:, np.newaxis] * _positive(scale)))
+
+    def mean_square(self, scale: FloatArray) -> FloatArray:
+        """Mean squared standardised residual of each output, (p,): 1 if the spread is right."""
+        return _mean(self.standardised(scale) ** 2, self.weights)
+
+    def quantile(self, scale: FloatArray, coverage: float) -> tuple[FloatArray, bool]:
+        """Half the width of an interval in standard deviations, (p,), and whether it is conformal.
+
+        It is the ⌈(k+1)·coverage⌉-th smallest standardised residual (of rows that count as often as their weight). Of
+        too few rows there is no such one; then Student's distribution stands in.
+        """
+        scores = np.abs(self.standardised(scale))
+        total = max(float(np.sum(self.weights)), float(len(scores)))
+        needed = coverage * (total + 1)
+        if needed > total:
+            widest = student.ppf(0.5 + coverage / 2, max(total - 1, 1.0))
+            return np.full(scores.shape[1], widest), False
+        order = np.argsort(scores, axis=0, kind="stable")
+        counted = np.cumsum(self.weights[order], axis=0) * (total / float(np.sum(self.weights)))
+        place = np.argmax(counted >= needed * (1 - 1e-12), axis=0)
+        return np.take_along_axis(scores, np.take_along_axis(order, place[np.newaxis], axis=0), axis=0)[0], True
+
+    def relative_error(self) -> float:
+        """Mean squared residual in units of that of the mean without the row, averaged over the outputs."""
+        total = np.sum(self.weights)
+        alone = self.targets - _mean(self.targets, self.weights)
+        alone *= (total / np.maximum(total - self.weights, 1e-12 * total))[:, np.newaxis]
+        squares = _mean(alone**2, self.weights)
+        used = squares > 0
+        return float(np.mean(_mean(self.residuals**2, self.weights)[used] / squares[used])) if np.any(used) else 0.0
+
+
+def leave_one_out(
+    expansion: KernelExpansion, sample: ArrayTable, *, noise: float, executor: Executor
+) -> Calibration | None:
+    """Calibration of a model on a basis, by a sample of the rows that it was fitted to; None without noise.
+
+    Cost: that of the model's variance at the rows of the sample, twice.
+    """
+    if expansion.variance is None or noise <= 0:
+        return None
+    targets = sample.targets
+    weights = np.ones(len(targets)) if sample.weights is None else sample.weights
+    on_basis = replace(expansion, variance=replace(expansion.variance, prior=False))
+    # λ vᵀ(A + λI)⁻¹v, which is λh/ω
+    posterior = on_basis.variances(sample.rows, executor=executor)
+    beyond = expansion.variances(sample.rows, executor=executor) - posterior
+    left = 1.0 - weights * posterior / noise  # 1 - h
+    left[left <= 0] = np.nan
+    residuals = (targets - expansion.evaluate(sample.rows, executor=executor)) / left[:, np.newaxis]
+    variances = np.maximum(beyond, 0.0) + posterior / left + noise / weights
+    return Calibration.of_residuals(targets, residuals, variances, weights)
+
+
+def _mean(values: FloatArray, weights: FloatArray) -> FloatArray:
+    return np.asarray(weights @ values / np.sum(weights))
+
+
+def _positive(scale: FloatArray) -> FloatArray:
+    """The scale, with the least number above zero in place of zeros: constant targets have no spread."""
+    return np.maximum(scale, np.finfo(np.float64).tiny)
