@@ -18,9 +18,10 @@ from mercer.exceptions import warn
 from mercer.kernels import Kernel, Precomputed
 from mercer.methods.exact import Iteration, fit_exact, leave_one_out
 from mercer.methods.frame import resolve_kernel
-from mercer.model import KernelExpansion
+from mercer.model import Calibration, KernelExpansion
 from mercer.solvers.conjugate_gradient import IterativeSolution
 from mercer.solvers.dense import CholeskyFactor
+from mercer.solvers.ridge import Choice
 
 
 @parameters
@@ -28,8 +29,8 @@ class ExactMachine(Shell):
     """Parameters, fit and evaluation that regression and classification share."""
 
     kernel: Any = field(default="gaussian", kw_only=False)
-    noise: float = 0.1
-    intercept: bool = False
+    noise: float | Choice = "auto"
+    intercept: bool = True
     solver: Literal["cholesky", "cg"] = "cholesky"
     tol: float = 1e-6
     max_iter: int = 1000
@@ -41,16 +42,18 @@ class ExactMachine(Shell):
 
     kernel_: Kernel = field(init=False)
     jitter_: float = field(init=False)
+    noise_: float = field(init=False)
     n_iter_: int = field(init=False)
     expansion_: KernelExpansion = field(init=False)
     _factor: CholeskyFactor | None = field(init=False)
     _eta: FloatArray | None = field(init=False)
     _index: IntArray = field(init=False)
     _n_rows: int = field(init=False)
+    _calibrated: Calibration | None = field(init=False)
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "kernel": "no_validation",  # type: ignore[dict-item]  # checked, with a message of its own, by as_kernel
-        "noise": [Interval(Real, 0, None, closed="left")],
+        "noise": [Interval(Real, 0, None, closed="left"), StrOptions({"auto", "gcv", "loo"})],
         "intercept": ["boolean"],
         "solver": [StrOptions({"cholesky", "cg"})],
         "tol": [Interval(Real, 0, None, closed="neither")],
@@ -91,8 +94,9 @@ class ExactMachine(Shell):
     def _fit(self, table: ArrayTable) -> None:
         self._check_table(table)
         kernel = Precomputed() if self._precomputed else resolve_kernel(self.kernel, table, self.random_state)
+        noise: Any = self.noise if isinstance(self.noise, str) else float(self.noise)
         fit = fit_exact(
-            table, kernel, noise=float(self.noise), intercept=bool(self.intercept), solver=self.solver,
+            table, kernel, noise=noise, intercept=bool(self.intercept), solver=self.solver,
             iteration=Iteration(float(self.tol), int(self.max_iter), self.random_state), executor=make_executor(self),
         )  # fmt: skip
         self._warn_of(fit.iterative)
@@ -102,6 +106,11 @@ class ExactMachine(Shell):
         self.expansion_ = fit.expansion if self._keeps_factor else replace(fit.expansion, variance=None)
         self._factor = fit.factor if self._keeps_factor else None
         self._eta, self._index, self._n_rows = fit.eta, fit.index, table.n_rows
+        self.noise_, self._calibrated = fit.noise, fit.calibration
+        self._check_calibration()
+
+    def _calibration(self) -> Calibration | None:
+        return self._calibrated
 
     def _warn_of(self, result: IterativeSolution | None) -> None:
         if result is not None and not result.converged:
@@ -198,7 +207,7 @@ class ExactRegressor(KernelRegressor, ExactMachine):
         """
         factor, coefficients = self._need_factor("loo_residuals"), self.expansion_.coefficients
         residuals = np.full((self._n_rows, coefficients.shape[1]), np.nan)
-        residuals[self._index] = leave_one_out(factor, coefficients, self._eta)
+        residuals[self._index], _ = leave_one_out(factor, coefficients, self._eta)
         return self.outputs_.predict(residuals)
 
     def _standard_deviations(self, rows: Rows) -> FloatArray:

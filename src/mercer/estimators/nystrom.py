@@ -11,8 +11,9 @@ from mercer.engine import ArrayTable, NormalStatistics
 from mercer.estimators.classification import KernelClassifier
 from mercer.estimators.regression import KernelRegressor
 from mercer.estimators.shell import BASIS_CONSTRAINTS, SummedOnBasis, all_or_nothing, make_executor
-from mercer.methods.nystrom import Choice, NoisePath, Settings, Summary
+from mercer.methods.nystrom import NoisePath, Settings, Summary
 from mercer.model import Calibration, KernelExpansion
+from mercer.solvers.ridge import Choice
 
 
 @parameters

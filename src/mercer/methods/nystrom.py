@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 from scipy.linalg import lapack
@@ -28,9 +27,7 @@ from mercer.engine import ArrayTable, Executor, NormalStatistics, normal_statist
 from mercer.kernels.stationary import Stationary
 from mercer.methods.frame import Frame, target_shift
 from mercer.model import Calibration, KernelExpansion, Sample, leave_one_out
-from mercer.solvers.ridge import LeftOut, RidgePath, RidgeProblem
-
-Choice = Literal["auto", "gcv", "loo"]
+from mercer.solvers.ridge import Choice, LeftOut, RidgePath, RidgeProblem
 
 # Plain sums are taken, and whitened afterwards, where the pass over the rows is long and the rounding that this
 # magnifies stays below this share of the noise: then predictions differ from whitened sums' by a few times this share.
@@ -166,10 +163,7 @@ class Summary:
             self._check_weights_count_rows()
             return path.best_noise()
         left_out = self._left_out(path)
-        noise = path.likeliest_noise() if choice == "auto" else left_out.best_noise()
-        # A few outlying rows can make a noise likely that predicts them, left out, worse than the mean does.
-        if choice == "auto" and left_out.error(noise) > 1.0:
-            noise = left_out.best_noise()
+        noise = path.likeliest_noise(left_out) if choice == "auto" else left_out.best_noise()
         return max(noise, self.smallest_noise)
 
     def _left_out(self, path: RidgePath) -> LeftOut:

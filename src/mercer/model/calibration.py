@@ -4,7 +4,7 @@ For a model that is linear in the targets, the residual of a row that is left ou
 its leverage h, the derivative of the fitted value with respect to the target:
 
 .. math:: y_i - f_{-i}(x_i) = \frac{r_i}{1 - h_i}, \qquad \operatorname{var}_{-i}f(x_i) = k(x,x) - |v|^2 +
-    \frac{\lambda h_i/\omega_i}{1 - h_i}.
+    \frac{\lambda h_i}{1 - h_i}.
 
 ==================  ==================  ========  ====================================================
 symbol              code                shape     meaning
@@ -19,6 +19,7 @@ var_{-i} + λ/ω_i    ``variances``       (k,)      of a new observation, in uni
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.stats import t as student
@@ -129,10 +130,26 @@ class Calibration:
             need(np.all(getattr(self, name) > 0), f"{name} of a calibration are not positive.")
 
     @classmethod
-    def of_residuals(
-        cls, targets: FloatArray, residuals: FloatArray, variances: FloatArray, weights: FloatArray
+    def of_fit(
+        cls,
+        targets: FloatArray,
+        fitted_residuals: FloatArray,
+        leverages: FloatArray,
+        weights: FloatArray,
+        *,
+        noise: float,
+        beyond: Any = 0.0,
     ) -> Calibration:
-        """A calibration by the rows that something is known of without themselves."""
+        """A calibration by fitted residuals (k, p) and the leverages (k,) of a row of weight 1.
+
+        A row of weight 2 is two rows, of which one is left out; a row of a weight below 1 is left out whole. ``beyond``
+        is the variance, in units of σ², that does not depend on the targets' noise.
+        """
+        share = np.minimum(weights, 1.0)
+        left = 1.0 - share * leverages
+        left[left <= 0] = np.nan
+        residuals = fitted_residuals / left[:, np.newaxis]
+        variances = beyond + noise * leverages / left + noise / share
         known = np.all(np.isfinite(residuals), axis=1) & np.isfinite(variances) & (variances > 0) & (weights > 0)
         return cls(targets[known], residuals[known], variances[known], weights[known])
 
@@ -196,11 +213,8 @@ def leave_one_out(
     # λ vᵀ(A + λI)⁻¹v, which is λh/ω
     posterior = on_basis.variances(sample.rows, executor=executor)
     beyond = expansion.variances(sample.rows, executor=executor) - posterior
-    left = 1.0 - weights * posterior / noise  # 1 - h
-    left[left <= 0] = np.nan
-    residuals = (targets - expansion.evaluate(sample.rows, executor=executor)) / left[:, np.newaxis]
-    variances = np.maximum(beyond, 0.0) + posterior / left + noise / weights
-    return Calibration.of_residuals(targets, residuals, variances, weights)
+    fitted = targets - expansion.evaluate(sample.rows, executor=executor)
+    return Calibration.of_fit(targets, fitted, posterior / noise, weights, noise=noise, beyond=np.maximum(beyond, 0.0))
 
 
 def _mean(values: FloatArray, weights: FloatArray) -> FloatArray:

@@ -226,6 +226,13 @@ class CholeskyFactor:
         """L⁻¹ right."""
         return np.asarray(solve_triangular(self.lower, right, lower=True, check_finite=False))
 
+    def inverse_entries(self, index: IntArray) -> FloatArray:
+        """(H⁻¹)_ii for some i, with n² operations for each."""
+        columns = np.zeros((len(index), len(self.lower)))
+        columns[np.arange(len(index)), index] = 1.0
+        whiten(columns, self.lower)
+        return np.asarray(np.einsum("ij,ij->i", columns, columns))
+
     def inverse_diagonal(self) -> FloatArray:
         """Diagonal of H⁻¹, as squared column norms of L⁻¹, a block of columns at a time (n³/3 operations)."""
         size = len(self.lower)

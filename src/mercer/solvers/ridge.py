@@ -18,7 +18,8 @@ A               ``gram``                                            (r, r)
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from scipy.linalg import eigh, lapack
@@ -27,6 +28,8 @@ from scipy.optimize import brentq, minimize_scalar
 from mercer._stored import stored
 from mercer._stored.checks import check_columns, check_shape, need
 from mercer._typing import FloatArray
+
+Choice = Literal["auto", "gcv", "loo"]  # of the noise
 
 _GRID = np.logspace(-14, 3, 69)  # candidate noises relative to the largest eigenvalue of A
 # Candidate noises relative to the mean of |v|²: with less, rounding decides; with more, features do not matter.
@@ -130,6 +133,33 @@ class RidgeProblem:
         eigenvalues[lost], projections[lost] = 0.0, 0.0
         return RidgePath(self, eigenvalues, eigenvectors, projections)
 
+    @classmethod
+    def of_covariance(
+        cls, matrix: FloatArray, targets: FloatArray, weights: FloatArray, *, n_targets: float, intercept: bool
+    ) -> RidgePath:
+        """The path of a model whose prior covariance K (n, n) is given: features V with VVᵀ = K, of any kind.
+
+        Cost: the eigenvalues and eigenvectors of an n × n matrix.
+        """
+        root = np.sqrt(weights)
+        scaled, right = root[:, np.newaxis] * matrix * root, root[:, np.newaxis] * targets
+        total = float(np.sum(weights))
+        if intercept:  # what is left of K and y beside the constant, whose direction is √ω
+            unit = root / np.sqrt(total)
+            right = right - np.outer(unit, unit @ right)
+            product = scaled @ unit
+            cross = np.outer(unit, product)
+            scaled = scaled - cross - cross.T + np.outer(unit, unit) * (unit @ product)
+        size, p = right.shape
+        problem = cls(
+            gram=scaled, cross=right, squares=np.sum(right**2, axis=0), mean=np.zeros(size), target_mean=np.zeros(p),
+            total_weight=total, n_targets=n_targets, intercept=intercept,
+            rounding=size * np.finfo(np.float64).eps * float(np.trace(scaled)),
+        )  # fmt: skip
+        path = problem.path()
+        # √K in place of V: its products with y are those of the eigenvectors, times √θ
+        return replace(path, projections=np.sqrt(path.eigenvalues)[:, np.newaxis] * path.projections)
+
     @property
     def _seen_any(self) -> bool:
         """Whether there is an intercept, and something to find it from."""
@@ -221,9 +251,14 @@ class RidgePath:
         q = never / noise + np.sum(explained / (theta + noise)[:, np.newaxis], axis=0)
         return float(np.sum(-n / 2 * np.log(2 * np.pi * np.e * q / n) - determinant / 2))
 
-    def likeliest_noise(self) -> float:
-        """The noise of the largest marginal likelihood; 1 where it does not depend on it."""
-        return self.least(lambda noise: -self.log_likelihood(noise))
+    def likeliest_noise(self, left_out: LeftOut) -> float:
+        """The noise of the largest marginal likelihood; 1 where it does not depend on it.
+
+        A few outlying rows can make a noise likely with which rows that are left out are predicted worse than by the
+        mean. Then it is the noise of the least leave-one-out error.
+        """
+        noise = self.least(lambda noise: -self.log_likelihood(noise))
+        return noise if left_out.error(noise) <= 1.0 else left_out.best_noise()
 
     def least(self, score: Callable[[float], float]) -> float:
         """The noise of the least score: the best of a grid, refined."""
@@ -285,13 +320,27 @@ class LeftOut:
     """Leave-one-out errors of rows that were summed, at any noise: features (k, r), targets (k, p), weights (k,)."""
 
     def __init__(self, path: RidgePath, features: FloatArray, targets: FloatArray, weights: FloatArray) -> None:
+        self._set(path, (features - path.problem.mean) @ path.eigenvectors, targets, weights)
+
+    @classmethod
+    def of_covariance(cls, path: RidgePath, targets: FloatArray, weights: FloatArray) -> LeftOut:
+        """Of all rows of a path that was made of a covariance."""
+        made: LeftOut = object.__new__(cls)
+        # rows of √ω⁻¹ Q√θ are features: their inner products are those of K
+        rotated = path.eigenvectors * np.sqrt(path.eigenvalues) / np.sqrt(weights)[:, np.newaxis]
+        mean = np.average(targets, axis=0, weights=weights) if path.problem.intercept else 0.0
+        made._set(path, rotated, targets - mean, weights)
+        return made
+
+    def _set(self, path: RidgePath, rotated: FloatArray, targets: FloatArray, weights: FloatArray) -> None:
         problem = path.problem
-        self._path, self._weights = path, weights
-        self._rotated = (features - problem.mean) @ path.eigenvectors
+        self._path, self._weights, self._rotated = path, weights, rotated
         self._squares = self._rotated**2
         self._constant = 1.0 / problem.total_weight if problem._seen_any else 0.0
         centred = targets - problem.target_mean
-        spread = np.sqrt(weights @ centred**2 / np.sum(weights))
+        spread = np.sqrt(
+            np.average((targets - np.average(targets, axis=0, weights=weights)) ** 2, axis=0, weights=weights)
+        )
         self._used = spread > 0
         self._targets = centred[:, self._used] / spread[self._used]
         self._projections = path.projections[:, self._used] / spread[self._used]
@@ -299,7 +348,8 @@ class LeftOut:
     def error(self, noise: float) -> float:
         """Mean squared error, in units of that of the mean, averaged over the outputs that are not constant."""
         inverse = self._path._inverse(noise)
-        leverage = self._weights * (self._squares @ inverse + self._constant)
+        # A row of weight 2 is two rows, of which one is left out.
+        leverage = np.minimum(self._weights, 1.0) * (self._squares @ inverse + self._constant)
         residuals = self._targets - self._rotated @ (inverse[:, np.newaxis] * self._projections)
         residuals /= np.maximum(1.0 - leverage, np.finfo(np.float64).eps)[:, np.newaxis]
         return float(np.mean(self._weights @ residuals**2) / np.sum(self._weights)) if np.any(self._used) else 0.0
