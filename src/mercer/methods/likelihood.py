@@ -14,11 +14,12 @@ The amplitude σ² has its best value in closed form, q/n, so that the objective
 .. math:: \tfrac n2\sum_o\log q_o + \tfrac p2(\log|H| + \log 1^\top\eta + (N - n)\log\lambda),
 
 N being the rows counted by their weights; with an intercept, which has a flat prior, one less of each. Its derivative
-by K is :math:`G = \tfrac p2(H^{-1} - \eta\eta^\top/1^\top\eta) - \tfrac n2\sum_o\alpha_o\alpha_o^\top/q_o`. (Rasmussen and
-Williams 2006, sections 5.4 and 2.7.)
+by K is :math:`G = \tfrac p2(H^{-1} - \eta\eta^\top/1^\top\eta) - \tfrac n2\sum_o\alpha_o\alpha_o^\top/q_o`.
+(Rasmussen and Williams 2006, sections 5.4 and 2.7.)
 """
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,7 +32,7 @@ from mercer.methods.lssvm import solve_lssvm
 
 # Rows that decide: a step of the search takes about a tenth of a second with a thousand.
 DECIDING_ROWS = 1000
-_WIDEST = 12.0  # the largest logarithm of a parameter, relative to its start: such a length scale switches a feature off
+_WIDEST = 12.0  # the largest logarithm of a parameter, relative to its start: it switches a feature off
 _NARROWEST = -5.0
 _NOISES = (-16.0, 6.0)  # logarithms of λ, relative to k(x, x)
 _FAILED = 1e25  # the objective where H is not positive definite: the search turns back
@@ -44,7 +45,6 @@ class Likeliest:
     kernel: Kernel
     noise: float  # λ, in units of the kernel's own amplitude
     log_likelihood: float
-    n_iter: int
 
 
 class _Stopped(Exception):  # noqa: N818  no error: time is up
@@ -87,13 +87,10 @@ def maximise_likelihood(
 
     flat = np.concatenate([np.ravel(value) for value in start.values()] + [[np.log(noise)]])
     bounds = [(each + _NARROWEST, each + _WIDEST) for each in flat[:-1]] + [_NOISES]
-    n_iter = 0
-    try:
-        n_iter = minimize(objective, flat, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": max_iter}).nit
-    except _Stopped:
-        pass
+    with suppress(_Stopped):
+        minimize(objective, flat, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": max_iter})
     found, chosen = unpack(best[0][1])
-    return Likeliest(found, chosen, -best[0][0], int(n_iter))
+    return Likeliest(found, chosen, -best[0][0])
 
 
 def _objective(
