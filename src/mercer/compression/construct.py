@@ -9,8 +9,6 @@ a slot for each point of the expansion, as wide as its coefficients are large, i
 say which points are taken.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 from scipy.linalg import solve_triangular
 
@@ -25,13 +23,6 @@ _EXPLAINED = 1e-14  # share of |f|² below which nothing is left to explain but 
 _POOL = 1000  # draws from which the best starts are chosen, at the least
 _FALLBACK = 100  # points that are tried in its place where a search has found no vector
 _LEAST_DIAGONAL = 1e-150  # k(z, z) is zero at the origin of a linear kernel; its square must not vanish
-
-
-class Construction(NamedTuple):
-    """Vectors (m, d) in the order in which they came, and ρ² after each, (m,)."""
-
-    vectors: FloatArray
-    distances: FloatArray
 
 
 def universal_sampling(sizes: FloatArray, n_draws: int, rng: np.random.RandomState) -> IntArray:
@@ -63,9 +54,10 @@ def construct(
     max_iter: int,
     given: FloatArray | None = None,
     best_starts: bool = True,
-) -> Construction:
+) -> tuple[FloatArray, FloatArray]:
     """Build up to ``n_vectors`` vectors, after given ones; fewer where no vector is left that the others do not span.
 
+    Returns them (m, d) in the order in which they came, and ρ² after each (m,).
     Each is searched for from ``n_starts`` points at once, by at most ``max_iter`` steps of iRprop⁺ with ``unit`` (d,)
     as a large step. The starts are the best points of a pool that is drawn in proportion to the coefficients or, if not
     ``best_starts``, the points as they are drawn. Cost: n·n_starts kernel values per step.
@@ -81,79 +73,46 @@ def construct(
             starts = np.concatenate([found.parameters[np.argsort(found.errors)], starts])
         if not builder.add(starts) and not builder.add(pool.best(builder, _FALLBACK)):
             break
-    return Construction(builder.vectors[: builder.size].copy(), np.array(builder.curve[1:]))
-
-
-class GrowingFactor:
-    """K = LLᵀ of vectors that come one after the other, ``room`` at the most, and K⁻¹c for a right-hand side c."""
-
-    def __init__(self, room: int, n_outputs: int) -> None:
-        self._lower = np.zeros((room, room), order="F")
-        self._whitened = np.zeros((room, n_outputs))  # L⁻¹ c
-        self.size = 0
-
-    def add(self, column: FloatArray, diagonal: float, right: FloatArray) -> bool:
-        """Take in a vector, given k with those before, k(z, z) and its right-hand side; False if it is near-dependent.
-
-        Cost: m² operations.
-        """
-        m, lower = self.size, self._lower
-        row = solve_triangular(lower[:m, :m], column, lower=True) if m else np.empty(0)
-        pivot = diagonal - float(row @ row)
-        if not pivot > NEAR_DEPENDENT * diagonal:
-            return False
-        lower[m, :m], lower[m, m] = row, np.sqrt(pivot)
-        self._whitened[m] = (right - row @ self._whitened[:m]) / lower[m, m]
-        self.size = m + 1
-        return True
-
-    @property
-    def explained(self) -> float:
-        """cᵀK⁻¹c, summed over the columns: by this the vectors so far have lowered the distance."""
-        return float(np.sum(self._whitened[: self.size] ** 2))
-
-    def solution(self) -> FloatArray:
-        """K⁻¹c, shape (m, p)."""
-        m = self.size
-        return np.asarray(solve_triangular(self._lower[:m, :m], self._whitened[:m], lower=True, trans=1))
+    return builder.vectors[: builder.size].copy(), np.array(builder.curve[1:])
 
 
 class _Builder:
-    """The vectors so far, and what they leave of f."""
+    """The vectors so far, K = LLᵀ of them, the best coefficients K⁻¹c, and what they leave of f; c are values of f."""
 
     def __init__(self, distance: FeatureDistance, room: int) -> None:
-        self._distance, self._kernel = distance, distance.kernel
-        self._factor = GrowingFactor(room, distance.products.n_outputs)
-        self.vectors = np.empty((room, distance.points.shape[1]))
-        self.coefficients: FloatArray = np.empty((0, distance.products.n_outputs))
+        self._distance, self._kernel, n_outputs = distance, distance.kernel, distance.products.n_outputs
+        self.size, self.vectors = 0, np.empty((room, distance.points.shape[1]))
+        self._lower, self._whitened = np.zeros((room, room), order="F"), np.zeros((room, n_outputs))  # L, L⁻¹c
+        self.coefficients: FloatArray = np.empty((0, n_outputs))
         self.curve = [distance.start]  # ρ² before and after each vector
-
-    @property
-    def size(self) -> int:
-        return self._factor.size
 
     def add(self, candidates: FloatArray) -> bool:
         """Take in the first candidate that the vectors do not span; whether there is one."""
-        values = self._distance.products.values(candidates)
-        diagonal = self._kernel.diagonal(candidates)
-        columns = self._kernel(self.vectors[: self.size], candidates) if self.size else np.empty((0, len(candidates)))
+        m, L, whitened = self.size, self._lower, self._whitened
+        values, diagonal = self._distance.products.values(candidates), self._kernel.diagonal(candidates)
+        columns = self._kernel(self.vectors[:m], candidates) if m else np.empty((0, len(candidates)))
         for j, candidate in enumerate(candidates):
-            if self._factor.add(columns[:, j], float(diagonal[j]), values[j]):
-                self.vectors[self.size - 1] = candidate
-                self.coefficients = self._factor.solution()
-                distance = self._distance.start - self._distance.norm * self._factor.explained
-                self.curve.append(max(distance, 0.0))
-                return True
+            row = solve_triangular(L[:m, :m], columns[:, j], lower=True) if m else np.empty(0)
+            pivot = diagonal[j] - row @ row
+            if not pivot > NEAR_DEPENDENT * diagonal[j]:
+                continue
+            self.size, self.vectors[m] = m + 1, candidate
+            L[m, :m], L[m, m] = row, np.sqrt(pivot)
+            whitened[m] = (values[j] - row @ whitened[:m]) / L[m, m]
+            known = whitened[: m + 1]
+            self.coefficients = solve_triangular(L[: m + 1, : m + 1], known, lower=True, trans=1)
+            # cᵀK⁻¹c, summed over the outputs, is by how much the vectors have lowered the distance
+            self.curve.append(max(self._distance.start - self._distance.norm * float(np.sum(known**2)), 0.0))
+            return True
         return False
 
     def search(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
         """E of each row and its gradient."""
-        kernel, here = self._kernel, self._distance.products.at(z)
-        known = here.tile(self.vectors[: self.size])
+        kernel, here = self._kernel, self._distance.products.at(z, self.vectors[: self.size])
         diagonal = np.maximum(kernel.diagonal(z), _LEAST_DIAGONAL)[:, np.newaxis]
-        residual = here.values - known.values.T @ self.coefficients
+        residual = here.values - here.tile.T @ self.coefficients
         weights = -2.0 * residual / diagonal
-        gradient = here.gradient(weights) - known.gradient(self.coefficients @ weights.T)
+        gradient = here.gradient(weights, -self.coefficients @ weights.T)
         squares = np.sum(residual**2, axis=1, keepdims=True)
         if not isinstance(kernel, Stationary):  # k(z, z) varies
             gradient += 2.0 * kernel.points_gradient(z, z, np.diag((squares / diagonal**2)[:, 0]))

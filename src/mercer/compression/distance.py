@@ -135,18 +135,15 @@ class FeatureDistance(Distance):
 
     def eliminated(self, vectors: FloatArray, ridge: float) -> Evaluation:
         """J and its gradient."""
-        here = self.products.at(vectors)
-        K = here.tile(vectors)
-        solved, value, distance = self._solve(K.values, here.values, ridge)
-        gradient = here.gradient(-2.0 * solved) + 2.0 * K.gradient(solved @ solved.T)
-        return self._evaluation(value, distance, solved, gradient)
+        here = self.products.at(vectors, vectors)
+        solved, value, distance = self._solve(here.tile, here.values, ridge)
+        return self._evaluation(value, distance, solved, here.gradient(-2.0 * solved, 2.0 * solved @ solved.T))
 
     def joint(self, vectors: FloatArray, coefficients: FloatArray) -> Evaluation:
         """ρ² and its gradients."""
-        here = self.products.at(vectors)
-        K = here.tile(vectors)
-        gradient = here.gradient(-2.0 * coefficients) + 2.0 * K.gradient(coefficients @ coefficients.T)
-        fitted = K.values @ coefficients
+        here = self.products.at(vectors, vectors)
+        gradient = here.gradient(-2.0 * coefficients, 2.0 * coefficients @ coefficients.T)
+        fitted = here.tile @ coefficients
         value = self._count + float(np.vdot(coefficients, fitted - 2.0 * here.values))
         return self._evaluation(value, value, coefficients, gradient, 2.0 * (fitted - here.values))
 
@@ -186,6 +183,7 @@ class DataDistance(Distance):
         self.units = output_units(np.std(values, axis=0) if offset else sizes, sizes)
         self.norm = float(np.mean(self.units**2))
         self._targets = np.asarray(values / self.units)
+        self._centre = np.mean(self._targets, axis=0) * offset
         self._table = ArrayTable(self._rows, labels=self._targets)
         self._diagonal = float(np.mean(kernel_diagonal(self._rows, self.kernel, executor=executor))) ** 2
 
@@ -199,12 +197,10 @@ class DataDistance(Distance):
 
     def joint(self, vectors: FloatArray, coefficients: FloatArray) -> Evaluation:
         """The difference and its gradients; the offset is the best for these coefficients."""
-        offset = np.zeros(coefficients.shape[1])
-        value, residuals = self._compare(vectors, coefficients, offset)
-        if self._offset:
-            offset = np.mean(residuals, axis=0)
-            residuals -= offset
-            value = float(np.sum(np.mean(residuals**2, axis=0)))
+        _, residuals = self._compare(vectors, coefficients, np.zeros(coefficients.shape[1]))
+        offset = np.mean(residuals, axis=0) * self._offset
+        residuals -= offset
+        value = float(np.sum(np.mean(residuals**2, axis=0)))
         gradient, inner = self._gradient(vectors, coefficients, residuals)
         return self._evaluation(value, value, coefficients, gradient, inner, offset)
 
@@ -218,13 +214,10 @@ class DataDistance(Distance):
         """(ΦᵀΦ/N + δI)⁻¹ Φᵀy/N, of centred columns if there is an offset; the offset, and δ."""
         features = Features(self.kernel, vectors)
         sums = normal_statistics(self._table, features, executor=self.executor) * (1 / self._rows.n_rows)
-        gram, cross, means = sums.gram, sums.cross[:, :-1], sums.cross[:, -1]
-        if not self._offset:
-            coefficients, used = _solve_definite(gram, cross, ridge)
-            return coefficients, np.zeros(cross.shape[1]), used
-        middle = np.mean(self._targets, axis=0)
-        coefficients, used = _solve_definite(gram - np.outer(means, means), cross - np.outer(means, middle), ridge)
-        return coefficients, middle - means @ coefficients, used
+        means = sums.cross[:, -1] if self._offset else np.zeros(len(vectors))
+        gram, cross = sums.gram - np.outer(means, means), sums.cross[:, :-1] - np.outer(means, self._centre)
+        coefficients, used = _solve_definite(gram, cross, ridge)
+        return coefficients, self._centre - means @ coefficients, used
 
     def _compare(self, vectors: FloatArray, coefficients: FloatArray, offset: FloatArray) -> tuple[float, FloatArray]:
         residuals = self._targets - offset
@@ -235,8 +228,9 @@ class DataDistance(Distance):
         self, vectors: FloatArray, coefficients: FloatArray, residuals: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         by_value = residuals * (-2.0 / len(residuals))
-        here = InnerProducts(self.kernel, self.inputs, by_value, executor=self.executor, shift=self._middle).at(vectors)
-        return here.gradient(coefficients), here.values
+        products = InnerProducts(self.kernel, self.inputs, by_value, executor=self.executor, shift=self._middle)
+        here = products.at(vectors, vectors[:0])
+        return here.gradient(coefficients, here.tile), here.values
 
 
 def output_units(deviations: FloatArray, sizes: FloatArray) -> FloatArray:
