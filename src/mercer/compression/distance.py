@@ -31,6 +31,8 @@ the residuals are the coefficients of an expansion on the inputs, whose gradient
 Outputs count in units of their standard deviations on the inputs.
 """
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from typing import NamedTuple
 
@@ -64,6 +66,11 @@ class Evaluation(NamedTuple):
     by_coefficients: FloatArray = _NONE  # (m, p), where coefficients are not eliminated
     offset: FloatArray = _NONE  # (p,), a constant that is part of what is compared
 
+    def times(self, norm: float) -> Evaluation:
+        """From numbers in units of the norm; the distance is not below zero, where rounding may leave it."""
+        value, distance, gradient, inner = self.value, max(self.distance, 0.0), self.by_vectors, self.by_coefficients
+        return Evaluation(norm * value, norm * distance, self.coefficients, norm * gradient, norm * inner, self.offset)
+
 
 class Distance(ABC):
     """What a descent minimises over vectors (m, d)."""
@@ -93,19 +100,6 @@ class Distance(ABC):
         squares, least = float(np.vdot(start.coefficients, start.coefficients)), self.ridge(len(start.coefficients))
         return max(least, PENALTY * start.distance / self.norm / squares) if squares > 0 and self.norm > 0 else least
 
-    def _evaluation(
-        self,
-        value: float,
-        distance: float,
-        coefficients: FloatArray,
-        gradient: FloatArray = _NONE,
-        inner: FloatArray = _NONE,
-        offset: FloatArray = _NONE,
-    ) -> Evaluation:
-        """From numbers in units of the norm."""
-        norm, distance = self.norm, max(distance, 0.0)  # which rounding may leave below zero
-        return Evaluation(norm * value, norm * distance, coefficients, norm * gradient, norm * inner, offset)
-
 
 class FeatureDistance(Distance):
     """ρ² of an expansion and what is to replace it; outputs in units of their norms.
@@ -131,13 +125,15 @@ class FeatureDistance(Distance):
         self._count = float(np.sum(squares > 0))  # |f|² of an output in its own unit is 1, or 0
         self.norm = float(np.sum(squares)) / max(self._count, 1.0)
         self.start = self.norm * self._count  # the distance without any vector
-        self.products = InnerProducts(self.kernel, self.points, coefficients / self.units, executor=executor)
+        scaled, middle = coefficients / self.units, np.median(self.points, axis=0)
+        self.products = InnerProducts(self.kernel, self.points, scaled, shift=middle, executor=executor)
 
     def eliminated(self, vectors: FloatArray, ridge: float) -> Evaluation:
         """J and its gradient."""
         here = self.products.at(vectors, vectors)
         solved, value, distance = self._solve(here.tile, here.values, ridge)
-        return self._evaluation(value, distance, solved, here.gradient(-2.0 * solved, 2.0 * solved @ solved.T))
+        gradient = here.gradient(-2.0 * solved, 2.0 * solved @ solved.T)
+        return Evaluation(value, distance, solved, gradient).times(self.norm)
 
     def joint(self, vectors: FloatArray, coefficients: FloatArray) -> Evaluation:
         """ρ² and its gradients."""
@@ -145,13 +141,13 @@ class FeatureDistance(Distance):
         gradient = here.gradient(-2.0 * coefficients, 2.0 * coefficients @ coefficients.T)
         fitted = here.tile @ coefficients
         value = self._count + float(np.vdot(coefficients, fitted - 2.0 * here.values))
-        return self._evaluation(value, value, coefficients, gradient, 2.0 * (fitted - here.values))
+        return Evaluation(value, value, coefficients, gradient, 2.0 * (fitted - here.values)).times(self.norm)
 
     def solve(self, vectors: FloatArray) -> Evaluation:
         """J alone."""
         K, c = self.kernel(vectors), self.products.values(vectors)
         solved, value, distance = self._solve(K, c, self.ridge(len(vectors)))
-        return self._evaluation(value, distance, solved)
+        return Evaluation(value, distance, solved).times(self.norm)
 
     def _solve(self, K: FloatArray, c: FloatArray, ridge: float) -> tuple[FloatArray, float, float]:
         """β = (K + δI)⁻¹c, J and ρ²."""
@@ -193,7 +189,7 @@ class DataDistance(Distance):
         value, residuals = self._compare(vectors, coefficients, offset)
         gradient, _ = self._gradient(vectors, coefficients, residuals)
         penalised = value + used * float(np.vdot(coefficients, coefficients))
-        return self._evaluation(penalised, value, coefficients, gradient, offset=offset)
+        return Evaluation(penalised, value, coefficients, gradient, offset=offset).times(self.norm)
 
     def joint(self, vectors: FloatArray, coefficients: FloatArray) -> Evaluation:
         """The difference and its gradients; the offset is the best for these coefficients."""
@@ -202,13 +198,13 @@ class DataDistance(Distance):
         residuals -= offset
         value = float(np.sum(np.mean(residuals**2, axis=0)))
         gradient, inner = self._gradient(vectors, coefficients, residuals)
-        return self._evaluation(value, value, coefficients, gradient, inner, offset)
+        return Evaluation(value, value, coefficients, gradient, inner, offset).times(self.norm)
 
     def solve(self, vectors: FloatArray) -> Evaluation:
         """J alone."""
         coefficients, offset, _ = self._solve(vectors, self.ridge(len(vectors)))
         value, _ = self._compare(vectors, coefficients, offset)
-        return self._evaluation(value, value, coefficients, offset=offset)
+        return Evaluation(value, value, coefficients, offset=offset).times(self.norm)
 
     def _solve(self, vectors: FloatArray, ridge: float) -> tuple[FloatArray, FloatArray, float]:
         """(ΦᵀΦ/N + δI)⁻¹ Φᵀy/N, of centred columns if there is an offset; the offset, and δ."""
@@ -228,7 +224,7 @@ class DataDistance(Distance):
         self, vectors: FloatArray, coefficients: FloatArray, residuals: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         by_value = residuals * (-2.0 / len(residuals))
-        products = InnerProducts(self.kernel, self.inputs, by_value, executor=self.executor, shift=self._middle)
+        products = InnerProducts(self.kernel, self.inputs, by_value, shift=self._middle, executor=self.executor)
         here = products.at(vectors, vectors[:0])
         return here.gradient(coefficients, here.tile), here.values
 

@@ -46,25 +46,18 @@ class InnerProducts:
     """f(z) = Σ a_i k(x_i, z) as a function of few z: points (n, d), coefficients (n, p), and a middle of the points."""
 
     def __init__(
-        self,
-        kernel: Kernel,
-        points: FloatArray,
-        coefficients: FloatArray,
-        *,
-        executor: Executor,
-        shift: FloatArray | None = None,
+        self, kernel: Kernel, points: FloatArray, coefficients: FloatArray, *, shift: FloatArray, executor: Executor
     ) -> None:
         self.kernel, self.points, self.coefficients = kernel, points, coefficients
         self.n_outputs = int(coefficients.shape[1])
-        self._executor, self._rows = executor, ArrayRows(points, checked=True)
+        self._shift, self._executor, self._rows = shift, executor, ArrayRows(points, checked=True)
         self._stationary: Stationary | None = None
         targets = coefficients
         if isinstance(kernel, Stationary) and self.n_outputs <= _FEW_OUTPUTS:
             kernel.check(points.shape[1])
             self._stationary = kernel.for_dimension(points.shape[1])
             # [a_1 x̃, a_1, a_2 x̃, a_2, …], shape (n, p(d+1)): as large as the points, once per output
-            self._shift = np.median(points, axis=0) if shift is None else shift
-            shifted = np.hstack([points - self._shift, np.ones((len(points), 1))])
+            shifted = np.hstack([points - shift, np.ones((len(points), 1))])
             targets = (coefficients[:, :, np.newaxis] * shifted[:, np.newaxis]).reshape(len(points), -1)
         self._table = ArrayTable(self._rows, labels=targets)
         self._whole = next(self._table.tiles(len(points)))
@@ -90,7 +83,7 @@ class InnerProducts:
         """With all gradients of f from the pass that gives its values."""
         work = _SlopesPass(kernel, vectors, self.n_outputs)
         total, (tile, slopes) = self._sum(work), work.tiles(rows)
-        d, middle, inverse_square = vectors.shape[1], np.mean(vectors, axis=0), work.inverse_square
+        d, middle, inverse_square = vectors.shape[1], np.mean(vectors, axis=0), work.bound[0].inverse_scale ** 2
         pulled = total[..., :d] - total[..., d : d + 1] * (vectors - self._shift)[:, np.newaxis]
         gradients = pulled * inverse_square  # ∂f_o(z_j), (m, p, d)
 
@@ -147,23 +140,18 @@ class _SlopesPass(Pass[FloatArray, FloatArray]):
         return 2 * len(self.vectors) + self.n_outputs * (int(self.vectors.shape[1]) + 1)
 
     def prepare(self) -> None:
-        _ = self._bound
+        _ = self.bound
 
     @cached_property
-    def _bound(self) -> tuple[StationarySection, Profile, Profile]:
+    def bound(self) -> tuple[StationarySection, Profile, Profile]:
         """The kernel at the vectors, its slope and its value."""
         dtype = np.dtype(np.float64)
         section = StationarySection(self.kernel, self.vectors, dtype)
         return section, self.kernel.slope(dtype), self.kernel.profile(dtype)
 
-    @property
-    def inverse_square(self) -> FloatArray:
-        """1/ℓ² of each feature."""
-        return np.asarray(self._bound[0].inverse_scale ** 2)
-
     def tiles(self, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Values and slopes of the kernel between rows and vectors, from the same exponents."""
-        section, slope, value = self._bound
+        section, slope, value = self.bound
         values = section.exponents(rows)
         slopes = values if self.kernel.own_slope else values.copy()
         slope(slopes)

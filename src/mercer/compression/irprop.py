@@ -56,16 +56,6 @@ def irprop(
     All problems that still move are evaluated together, once per step. ``unit``, of a shape that goes with (s, q), is
     what counts as a large step of each parameter: the first ones are 0.0125 of it, none is larger than it. A problem
     ends if ``patience`` steps have together gained less than the share ``tol`` of its error.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from mercer.compression.irprop import irprop
-    >>> def function(x):
-    ...     return np.sum((x - 1) ** 2, axis=1), 2 * (x - 1)
-    >>> irprop(function, np.array([[0.0, 3.0], [1.5, 0.7]]), max_iter=200).parameters.round(3)
-    array([[1., 1.],
-           [1., 1.]])
     """
     x = np.array(start, dtype=np.float64)
     steps = FIRST * np.broadcast_to(np.asarray(unit, dtype=np.float64), x.shape)

@@ -4,6 +4,7 @@
 apply to them as to any estimator, and of the large model nothing but its parameters remains.
 """
 
+from copy import copy
 from dataclasses import field
 from typing import Any, ClassVar, Self
 
@@ -110,23 +111,19 @@ class CompressedModel(BaseEstimator):
         """Become the compressed version of a fitted model, as it was read."""
         if reading.outputs.kind != self._kind:
             raise TypeError(f"{type(self).__name__} is for a {_WORDS[self._kind]}, got {model!r}.")
-        new = clone(self)._remember(model, reading)
+        new = copy(self)  # what fails leaves no traces
+        new.__dict__.pop("feature_names_in_", None)
+        new.n_features_in_ = reading.expansion.points.shape[1]
+        if hasattr(model, "feature_names_in_"):
+            new.feature_names_in_ = model.feature_names_in_
         if inputs is not None:
             inputs = check_table(new, inputs.toarray() if issparse(inputs) else inputs, reset=False)
         options = {name: value for name, value in self.get_params(deep=False).items() if name != "estimator"}
         reduction = reduce_expansion(reading.expansion, inputs=inputs, **options)
-        self.__dict__.pop("feature_names_in_", None)
-        self._remember(model, reading)
-        self.expansion_ = reduction.expansion
-        self.distances_, self.differences_ = reduction.distances, reduction.differences
-        self.relative_distance_ = reduction.relative_distance
-        return self
-
-    def _remember(self, model: Any, reading: Reading) -> Self:
-        self.n_features_in_ = reading.expansion.points.shape[1]
-        if hasattr(model, "feature_names_in_"):
-            self.feature_names_in_ = model.feature_names_in_
-        self._adopt_outputs(reading.outputs)
+        new._adopt_outputs(reading.outputs)
+        new.expansion_, new.relative_distance_ = reduction.expansion, reduction.relative_distance
+        new.distances_, new.differences_ = reduction.distances, reduction.differences
+        self.__dict__ = new.__dict__
         return self
 
     def _adopt_outputs(self, outputs: Any) -> None:

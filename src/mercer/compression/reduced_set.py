@@ -7,8 +7,10 @@ an offset. Of the model only its expansion is needed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from functools import partial
+from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -17,6 +19,7 @@ from mercer._typing import FloatArray, RandomState
 from mercer._validation import check_random_state
 from mercer.compression.construct import construct
 from mercer.compression.distance import DataDistance, Distance, FeatureDistance, output_units
+from mercer.compression.refine import Refinement
 from mercer.compression.refine import refine as refine_vectors
 from mercer.engine import ArrayRows, Executor, Threads, blas_threads, kernel_times
 from mercer.exceptions import warn
@@ -58,9 +61,9 @@ def reduce_expansion(
     offset: bool = True,
     tol: float | None = None,
     metric: str = "feature",
-    optimiser: Literal["lbfgs", "irprop", "joint"] = "lbfgs",
+    optimiser: str = "lbfgs",
     n_starts: int = 4,
-    starts: Literal["best", "proportional"] = "best",
+    starts: str = "best",
     search_iter: int = 15,
     max_iter: int = 1000,
     random_state: RandomState = None,
@@ -116,19 +119,11 @@ def reduce_expansion(
         order, half = rng.permutation(len(judged)), len(judged) // 2
         inputs, judged = judged[order[half:]], judged[order[:half]]
     with blas_threads(1):  # tiles are small; threads of our own work on several of them
-        shrinker = _Shrinker(
-            given,
-            inputs,
-            offset=offset,
-            metric=metric,
-            optimiser=optimiser,
-            n_starts=n_starts,
-            best_starts=starts == "best",
-            search_iter=search_iter,
-            max_iter=max_iter if refine else 0,
-            rng=rng,
-            executor=executor,
-        )
+        unit, best = step_unit(given), starts == "best"
+        search = partial(construct, unit=unit, rng=rng, n_starts=n_starts, max_iter=search_iter, best_starts=best)
+        steps = max_iter if refine else 0
+        descend = partial(refine_vectors, unit=unit, optimiser=optimiser, max_iter=steps, tol=_TOLERANCE)
+        shrinker = _Shrinker(given, inputs, metric, offset, search, descend, executor)
         if shrinker.feature.start == 0:  # coefficients that cancel: the intercept is all there is
             coefficients = np.zeros((1, given.coefficients.shape[1]))
             return Reduction.to_itself(replace(given, points=given.points[:1], coefficients=coefficients))
@@ -141,21 +136,17 @@ class _Shrinker:
 
     expansion: KernelExpansion
     inputs: FloatArray | None
-    offset: bool
     metric: str
-    optimiser: str
-    n_starts: int
-    best_starts: bool
-    search_iter: int
-    max_iter: int
-    rng: np.random.RandomState
+    offset: bool
+    construct: Callable[..., tuple[FloatArray, FloatArray]]  # ``construct`` and ``refine`` with their options
+    refine: Callable[[Distance, FloatArray], Refinement]
     executor: Executor
 
     def __post_init__(self) -> None:
         expansion, executor = self.expansion, self.executor
         self.feature = FeatureDistance(expansion, executor=executor)
-        self._unit = step_unit(expansion)
-        self._built, self._distances = np.empty((0, expansion.points.shape[1])), np.empty(0)  # vectors, ρ² after each
+        self._built: FloatArray = np.empty((0, expansion.points.shape[1]))
+        self._distances: FloatArray = np.empty(0)  # ρ² after each of these vectors
         self._inputs, self._values = expansion.points, self.feature.values  # f there, without its intercept
         if self.inputs is not None:
             self._inputs = self.inputs
@@ -170,35 +161,21 @@ class _Shrinker:
         All sizes begin with the first vectors of one construction, not with the refined ones of a smaller size: from
         those, descents ended at distances up to three times as large.
         """
-        distance, by_data = self._distance, self._distance is not self.feature
         if len(self._built) < n_vectors:
-            self._built, self._distances = construct(
-                self.feature,
-                n_vectors,
-                unit=self._unit,
-                rng=self.rng,
-                n_starts=self.n_starts,
-                max_iter=self.search_iter,
-                given=self._built,
-                best_starts=self.best_starts,
-            )
-        built, distances = self._built[:n_vectors], self._distances[:n_vectors]
-        moved = refine_vectors(
-            distance, built, unit=self._unit, optimiser=self.optimiser, max_iter=self.max_iter, tol=_TOLERANCE
-        )
-        coefficients = moved.evaluation.coefficients * distance.units
+            self._built, self._distances = self.construct(self.feature, n_vectors, given=self._built)
+        moved, units = self.refine(self._distance, self._built[:n_vectors]), self._distance.units
+        coefficients = moved.evaluation.coefficients * units
         reduced = replace(self.expansion, points=moved.vectors, coefficients=coefficients)
-        if by_data:
-            reduced = replace(reduced, intercept=reduced.intercept + moved.evaluation.offset * distance.units)
-        elif self.offset:
-            difference = np.mean(self._values - self._evaluate(reduced), axis=0)
-            reduced = replace(reduced, intercept=reduced.intercept + difference)
-        relative = self.feature.between(reduced.points, reduced.coefficients) / self.feature.start
-        if by_data:
-            return Reduction(reduced, distances, np.array(moved.distances), relative, moved.n_iter)
-        # Rounding of two ways to compute the same distance must not look like a step back.
-        curve = np.minimum.accumulate(np.concatenate([distances, moved.distances]))
-        return Reduction(reduced, curve, np.empty(0), relative, moved.n_iter)
+        distances, differences, offset = self._distances[:n_vectors], np.empty(0), np.zeros(len(units))
+        if self.metric == "data":
+            differences, offset = np.array(moved.distances), moved.evaluation.offset * units
+        else:  # rounding of two ways to compute the same distance must not look like a step back
+            distances = np.minimum.accumulate(np.concatenate([distances, moved.distances]))
+            if self.offset:
+                offset = np.mean(self._values - self._evaluate(reduced), axis=0)
+        relative = self.feature.between(reduced.points, coefficients) / self.feature.start
+        reduced = replace(reduced, intercept=reduced.intercept + offset)
+        return Reduction(reduced, distances, differences, relative, moved.n_iter)
 
     def shrink_within(self, tol: float, inputs: FloatArray, *, most: int) -> Reduction:
         """The smallest expansion that is found to keep the tolerance on the inputs; the given one if no other does.
@@ -257,14 +234,12 @@ def relative_difference(values: FloatArray, others: FloatArray) -> float:
 
 def _distinct_points(expansion: KernelExpansion) -> KernelExpansion:
     """The expansion in float64, each point once, none without a coefficient (but one at least), without variance."""
-    points = np.ascontiguousarray(expansion.points, dtype=np.float64)
-    coefficients = np.ascontiguousarray(expansion.coefficients, dtype=np.float64)
-    distinct, first, place = np.unique(points, axis=0, return_index=True, return_inverse=True)
-    if len(distinct) < len(points):
-        sums = np.zeros((len(distinct), coefficients.shape[1]))
-        np.add.at(sums, place.ravel(), coefficients)
-        order = np.argsort(first)
-        points, coefficients = distinct[order], sums[order]
+    given = np.asarray(expansion.points, dtype=np.float64)
+    distinct, first, place = np.unique(given, axis=0, return_index=True, return_inverse=True)
+    sums = np.zeros((len(distinct), expansion.coefficients.shape[1]))
+    np.add.at(sums, place.ravel(), expansion.coefficients)
+    order = np.argsort(first)
+    points, coefficients = distinct[order], sums[order]
     used = np.any(coefficients != 0, axis=1)
     used[0] |= not np.any(used)
     intercept = np.asarray(expansion.intercept, dtype=np.float64)

@@ -47,9 +47,8 @@ def refine(
     if max_iter > 0 and record.evaluation.distance > _ROUNDING * distance.norm:
         if optimiser == "lbfgs":
             settled = _lbfgs(record, unit, max_iter, tol)
-        if (
-            not settled and record.n_iter < max_iter
-        ):  # line searches fail at kinks of rough kernels, signs of slopes do not
+        # Line searches fail at kinks of rough kernels, signs of slopes do not.
+        if not settled and record.n_iter < max_iter:
             _irprop(record, unit, max_iter - record.n_iter, tol, joint=optimiser == "joint")
     return record
 

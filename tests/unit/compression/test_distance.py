@@ -48,7 +48,9 @@ def assert_slope(gradient, function, vectors):
 @pytest.mark.parametrize("n_outputs", [1, 2, 5])  # by all gradients at once, or contracted
 def test_inner_products_are_values_of_the_function(case, n_outputs):
     expansion, vectors = draw(case.kernel, n_outputs), draw_vectors()
-    products = InnerProducts(case.kernel, expansion.points, expansion.coefficients, executor=EXECUTOR)
+    products = InnerProducts(
+        case.kernel, expansion.points, expansion.coefficients, shift=np.full(3, 0.1), executor=EXECUTOR
+    )
     weights = np.random.default_rng(2).normal(size=(4, n_outputs))
     here = products.at(vectors, vectors[:0])
     values, gradient = here.values, here.gradient(weights, here.tile)
@@ -60,7 +62,9 @@ def test_inner_products_are_values_of_the_function(case, n_outputs):
 
 
 def values_and_gradient(expansion, vectors, shift, executor):
-    products = InnerProducts(expansion.kernel, expansion.points + shift, expansion.coefficients, executor=executor)
+    points = expansion.points + shift
+    middle = np.median(points, axis=0)
+    products = InnerProducts(expansion.kernel, points, expansion.coefficients, shift=middle, executor=executor)
     here = products.at(vectors + shift, vectors[:2] + shift)
     return here.values, here.tile, here.gradient(np.tanh(here.values), here.tile)
 
