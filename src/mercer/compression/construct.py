@@ -59,9 +59,14 @@ def construct(
     builder = _Builder(distance, n_vectors)
     for vector in np.empty((0, len(unit))) if given is None else given:
         builder.add(vector[np.newaxis])
-    pool = _Pool(distance, n_vectors, n_starts, rng, best=best_starts)
+    sizes = np.sqrt(np.sum(distance.products.coefficients**2, axis=1))
+    drawn = universal_sampling(sizes, max(n_starts * n_vectors, _POOL if best_starts else 0), rng)
+    pool = _Pool(distance, np.unique(drawn) if best_starts else drawn, n_vectors)
     while builder.size < n_vectors and builder.curve[-1] > _EXPLAINED * distance.start:
-        starts = pool.starts(builder)
+        if best_starts:
+            starts = pool.best(builder, n_starts)
+        else:
+            starts = pool.points.take(builder.size * n_starts + np.arange(n_starts), axis=0, mode="wrap")
         if max_iter > 0:
             found = irprop(builder.search, starts, unit=unit, max_iter=max_iter, tol=1e-3)
             starts = np.concatenate([found.parameters[np.argsort(found.errors)], starts])
@@ -114,34 +119,19 @@ class _Builder:
 
 
 class _Pool:
-    """Points of the expansion from which searches start, drawn in proportion to their coefficients."""
+    """Points of the expansion from which searches start, and what is known of them."""
 
-    def __init__(
-        self, distance: FeatureDistance, n_vectors: int, n_starts: int, rng: np.random.RandomState, *, best: bool
-    ) -> None:
-        self._kernel, self._n_starts, self._is_sorted = distance.kernel, n_starts, best
-        sizes = np.sqrt(np.sum(distance.products.coefficients**2, axis=1))
-        drawn = universal_sampling(sizes, max(n_starts * n_vectors, _POOL if best else 0), rng)
-        if best:
-            drawn = np.unique(drawn)
-        self._points = distance.points[drawn]
+    def __init__(self, distance: FeatureDistance, drawn: IntArray, room: int) -> None:
+        self._kernel, self.points = distance.kernel, distance.points[drawn]
         self._values = distance.values[drawn] / distance.units
-        self._columns = np.empty((len(drawn), n_vectors))
-        self._known = 0
-
-    def starts(self, builder: _Builder) -> FloatArray:
-        """Where to search for the next vector, shape (n_starts, d)."""
-        if self._is_sorted:
-            return self.best(builder, self._n_starts)
-        first = builder.size * self._n_starts
-        return np.take(self._points, np.arange(first, first + self._n_starts), axis=0, mode="wrap")
+        self._columns, self._known = np.empty((len(drawn), room)), 0  # k with the vectors, of which so many are known
 
     def best(self, builder: _Builder, number: int) -> FloatArray:
         """Points where E is least, the best first."""
         new = builder.vectors[self._known : builder.size]
         if len(new):
-            self._columns[:, self._known : builder.size] = self._kernel(self._points, new)
+            self._columns[:, self._known : builder.size] = self._kernel(self.points, new)
             self._known = builder.size
         residual = self._values - self._columns[:, : self._known] @ builder.coefficients
-        errors = -np.sum(residual**2, axis=1) / np.maximum(self._kernel.diagonal(self._points), _LEAST_DIAGONAL)
-        return np.asarray(self._points[np.argsort(errors, kind="stable")[:number]])
+        errors = -np.sum(residual**2, axis=1) / np.maximum(self._kernel.diagonal(self.points), _LEAST_DIAGONAL)
+        return np.asarray(self.points[np.argsort(errors, kind="stable")[:number]])

@@ -102,7 +102,7 @@ class CompressedModel(BaseEstimator):
     def _check_options(self) -> None:
         """Refuse parameters that are out of range, before a large model is fitted or read."""
         self._validate_params()
-        if self.n_vectors is True:  # an integral number of Python's
+        if self.n_vectors is True:  # bool is a subclass of int
             raise ValueError("n_vectors must be a whole number of at least 1, got True.")
         if self.n_vectors is None and self.tol is None:
             raise ValueError("n_vectors or tol must be given: how many vectors, or how close they must come.")

@@ -98,12 +98,11 @@ def reduce_expansion(
         Most steps of the refinement.
     """
     _check_expansion(expansion)
-    if inputs is not None:
-        inputs = np.ascontiguousarray(inputs, dtype=np.float64)
-        if not np.all(np.isfinite(inputs)):
-            raise ValueError("inputs contain NaN or infinity.")
-    rng, executor = check_random_state(random_state), Threads(n_jobs, verbose=verbose)
     given = _distinct_points(expansion)
+    inputs = given.points if inputs is None else np.ascontiguousarray(inputs, dtype=np.float64)
+    if not np.all(np.isfinite(inputs)):
+        raise ValueError("inputs contain NaN or infinity.")
+    rng, executor = check_random_state(random_state), Threads(n_jobs, verbose=verbose)
     most = len(given.points) if n_vectors is None else min(n_vectors, len(given.points))
     if tol is None and most == len(given.points):
         return Reduction.to_itself(given)
@@ -114,7 +113,7 @@ def reduce_expansion(
                 "choose them among the points of the expansion."
             )
         search_iter = 0
-    judged = given.points if inputs is None else inputs
+    judged = inputs
     if tol is not None and metric == "data" and len(judged) > 1:  # fitted to half of the inputs, judged by the others
         order, half = rng.permutation(len(judged)), len(judged) // 2
         inputs, judged = judged[order[half:]], judged[order[:half]]
@@ -135,7 +134,7 @@ class _Shrinker:
     """Makes expansions of several sizes out of one, whose points are distinct and float64."""
 
     expansion: KernelExpansion
-    inputs: FloatArray | None
+    inputs: FloatArray
     metric: str
     offset: bool
     construct: Callable[..., tuple[FloatArray, FloatArray]]  # ``construct`` and ``refine`` with their options
@@ -147,13 +146,11 @@ class _Shrinker:
         self.feature = FeatureDistance(expansion, executor=executor)
         self._built: FloatArray = np.empty((0, expansion.points.shape[1]))
         self._distances: FloatArray = np.empty(0)  # ρ² after each of these vectors
-        self._inputs, self._values = expansion.points, self.feature.values  # f there, without its intercept
-        if self.inputs is not None:
-            self._inputs = self.inputs
-            self._values = self._evaluate(expansion)
+        is_own = self.inputs is expansion.points
+        self._values = self.feature.values if is_own else self._evaluate(expansion)  # on the inputs, without intercept
         self._distance: Distance = self.feature
         if self.metric == "data":
-            self._distance = DataDistance(expansion, self._inputs, self._values, offset=self.offset, executor=executor)
+            self._distance = DataDistance(expansion, self.inputs, self._values, offset=self.offset, executor=executor)
 
     def shrink(self, n_vectors: int) -> Reduction:
         """An expansion of that many vectors, or fewer.
@@ -208,7 +205,7 @@ class _Shrinker:
 
     def _evaluate(self, expansion: KernelExpansion) -> FloatArray:
         """On the inputs, without the intercept."""
-        rows = ArrayRows(self._inputs, checked=True)
+        rows = ArrayRows(self.inputs, checked=True)
         return kernel_times(rows, expansion.kernel, expansion.points, expansion.coefficients, executor=self.executor)
 
 
