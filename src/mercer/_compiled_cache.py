@@ -38,7 +38,7 @@ def source_digest(module: str, loaded_at: float) -> str | None:
     """Of the texts that functions of a module are compiled from; None if one cannot be read, or has changed since."""
     digest = hashlib.sha256()
     try:
-        for path in (_source_path(name) for name in sorted(reached_modules(module))):
+        for path in map(_source_path, sorted(reached_modules(module))):
             status = path.stat()
             # An installer may set the time of a file's content, but not that of the file; Windows has the former only.
             if (status.st_mtime if sys.platform == "win32" else status.st_ctime) > loaded_at:
@@ -112,9 +112,7 @@ class Places(NamedTuple):
 def find_places(source_folder: Path, chosen: str) -> Places:
     """Find the folders for code of a source folder; ``chosen`` is ``NUMBA_CACHE_DIR``, which may be empty."""
     readable: list[Path] = []
-    for folder in _candidates(source_folder, chosen):
-        if not folder.is_absolute():
-            continue
+    for folder in filter(Path.is_absolute, _candidates(source_folder, chosen)):
         with suppress(OSError):
             folder.mkdir(mode=0o755, parents=True, exist_ok=True)
         if _is_safe_folder(folder):
@@ -195,8 +193,4 @@ def write_code(places: Places, name: str, seal: bytes, code: bytes) -> None:
 
 
 def _checksum(name: str, seal: bytes, code: bytes) -> bytes:
-    digest = hashlib.sha256()
-    for part in (name.encode(), seal, code):
-        digest.update(len(part).to_bytes(8, "big"))
-        digest.update(part)
-    return digest.digest()
+    return hashlib.sha256(repr((name, seal)).encode() + code).digest()
