@@ -13,7 +13,7 @@ import numpy as np
 from mercer._typing import AnyArray, FloatArray, IntArray
 from mercer.exceptions import ArchiveError
 
-_LARGEST_INT = 2**63
+LARGEST_INT = 2**63
 
 
 def need(condition: Any, message: str) -> None:
@@ -82,7 +82,7 @@ def check_kernel(kernel: Any, n_features: int) -> None:
         kernel.check(n_features)
     need(fits and not getattr(kernel, "is_automatic", False), "the kernel of a fitted model has no length scale.")
     numbers = [value for value in kernel.get_params().values() if isinstance(value, int)]
-    need(all(abs(value) < _LARGEST_INT for value in numbers), "the kernel does not fit: a number is too large.")
+    need(all(abs(value) < LARGEST_INT for value in numbers), "the kernel does not fit: a number is too large.")
 
 
 def check_compressed(sizes: tuple[int, ...], data: AnyArray, indices: AnyArray, starts: AnyArray) -> None:

@@ -110,8 +110,7 @@ def read(file: IO[bytes]) -> tuple[dict[str, Any], list[AnyArray]]:
 
 
 def _read_header(archive: zipfile.ZipFile, file: IO[bytes], file_size: int) -> dict[str, Any]:
-    members = _members(archive, file_size)
-    _check_layout(archive, file, file_size)
+    members = _members(archive, file, file_size)
     need(_HEADER in members and _DIGEST in members, f"there is no {_HEADER} in it.")
     need(members[_HEADER].file_size <= _LARGEST_HEADER, f"{_HEADER} is larger than {_LARGEST_HEADER} bytes.")
     need(members[_DIGEST].file_size == len(_digest(b"")), f"{_DIGEST} is no digest.")
@@ -130,33 +129,27 @@ def _read_header(archive: zipfile.ZipFile, file: IO[bytes], file_size: int) -> d
     return header
 
 
-def _members(archive: zipfile.ZipFile, file_size: int) -> dict[str, zipfile.ZipInfo]:
-    members = {info.filename: info for info in archive.infolist()}
-    need(len(members) == len(archive.infolist()), "a member is there twice.")
-    total = 0
-    for info in members.values():
+def _members(archive: zipfile.ZipFile, file: IO[bytes], file_size: int) -> dict[str, zipfile.ZipInfo]:
+    """Members by name; bytes before, between and after them, which ``zipfile`` passes over, are refused."""
+    file.seek(max(0, file_size - _END.size))
+    need(_END.unpack(file.read(_END.size)) == (b"PK\5\6", 0), "something follows the archive.")
+    stray = "there are bytes in it that belong to no member."
+    members: dict[str, zipfile.ZipInfo] = {}
+    begins = {0}  # where a member, or the directory, may begin
+    for info in sorted(archive.infolist(), key=lambda info: info.header_offset):
         name = info.filename[:40]
+        need(info.filename not in members, "a member is there twice.")
         need(not info.flag_bits & (_ENCRYPTED | _PATCHED | _STRONG), f"{name!r} is encrypted or a patch.")
         need(info.compress_type == zipfile.ZIP_STORED, f"{name!r} is compressed, which no member is.")
         need(info.file_size == info.compress_size, f"{name!r} has two sizes.")
-        total += info.file_size
-    need(total <= file_size, f"members of {total} bytes do not fit a file of {file_size}.")
-    return members
-
-
-def _check_layout(archive: zipfile.ZipFile, file: IO[bytes], file_size: int) -> None:
-    """Refuse bytes before, between and after the members, which ``zipfile`` passes over."""
-    file.seek(max(0, file_size - _END.size))
-    need(_END.unpack(file.read(_END.size)) == (b"PK\5\6", 0), "something follows the archive.")
-    starts, at = [], {0}  # where a member, or the directory, may begin
-    for info in sorted(archive.infolist(), key=lambda info: info.header_offset):
-        starts.append((info.header_offset, at))
-        file.seek(max(0, info.header_offset))
+        need(info.header_offset in begins, stray)
+        file.seek(info.header_offset)
         _, *lengths = _LOCAL.unpack(file.read(_LOCAL.size))
         stop = info.header_offset + _LOCAL.size + sum(lengths) + info.compress_size
-        at = {stop + more for more in (_AFTER if info.flag_bits & _DESCRIBED else (0,))}
-    starts.append((archive.start_dir, at))
-    need(all(start in allowed for start, allowed in starts), "there are bytes in it that belong to no member.")
+        begins = {stop + more for more in (_AFTER if info.flag_bits & _DESCRIBED else (0,))}
+        members[info.filename] = info
+    need(archive.start_dir in begins, stray)
+    return members
 
 
 def _parsed(text: bytes) -> dict[str, Any]:

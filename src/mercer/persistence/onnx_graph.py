@@ -11,7 +11,6 @@ operators are used, all of them in opset 18 or before. NaN among the inputs come
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from functools import partial, reduce
 from importlib.metadata import version
 from os import PathLike, fspath
@@ -33,10 +32,6 @@ _OPSET, _IR_VERSION = 21, 10
 # Inputs are clipped at so many length scales: their squares would overflow, and ∞ - ∞ is NaN. Kernels are zero there.
 _FARTHEST: dict[np.dtype[Any], float] = {np.dtype(np.float32): 1e17, np.dtype(np.float64): 1e150}
 _COLUMNS = np.array([1], dtype=np.int64)  # the axis
-_REMEDIES: dict[np.dtype[Any], str] = {
-    np.dtype(np.float32): "Pass arithmetic=np.float64, which leaves inputs and outputs float32, or dtype=np.float64.",
-    np.dtype(np.float64): "Pass dtype=np.float64.",
-}
 
 
 def to_onnx(
@@ -106,7 +101,8 @@ def to_onnx(
     inside = outside if arithmetic is None else _float_type(arithmetic, "arithmetic")
     exported = read_model(model)
     if outside == np.float32:
-        warn_of_rounding(exported, arithmetic=inside, products=True, remedy=_REMEDIES[inside])
+        inner = "arithmetic=np.float64, which leaves inputs and outputs float32, or " if inside == np.float32 else ""
+        warn_of_rounding(exported, arithmetic=inside, products=True, remedy=f"Pass {inner}dtype=np.float64.")
     proto = _Graph(onnx, exported, outside, inside).build(name)
     if path is not None:
         onnx.save(proto, fspath(path))
@@ -127,9 +123,14 @@ class _Graph:
     def build(self, name: str) -> onnx.ModelProto:
         helper, model = self._onnx.helper, self._model
         kernel, factor = self._kernel(model.form)
-        name_of_values = "prediction" if model.decision is None else "decision"
-        values = self._sum_up(kernel, factor, name_of_values)
-        outputs = [self._declared(name_of_values, self._outside, model.n_outputs)]
+        result = "prediction" if model.decision is None else "decision"
+        is_cast = self._inside != self._outside
+        coefficients = self._numbers(model.coefficients * factor, "coefficients")
+        intercept = self._numbers(model.intercept, "intercept")
+        values = self._add("Gemm", kernel, coefficients, intercept, output="" if is_cast else result)
+        if is_cast:
+            self._add("Cast", values, output=result, to=self._type_code(self._outside))
+        outputs = [self._declared(result, self._outside, len(model.intercept))]
         if model.decision is not None:
             outputs.insert(0, self._label(values, model.decision))
         inputs = [self._declared("X", self._outside, model.points.shape[1])]
@@ -197,16 +198,6 @@ class _Graph:
             self._shared[key] = self._add("Concat", x, norms, axis=1), z
         return self._shared[key]
 
-    def _sum_up(self, kernel: str, factor: float, output: str) -> str:
-        """The outputs, cast under that name; returns them as they were computed."""
-        coefficients = self._numbers(self._model.coefficients * factor, "coefficients")
-        constants = coefficients, self._numbers(self._model.intercept, "intercept")
-        if self._inside == self._outside:
-            return self._add("Gemm", kernel, *constants, output=output)
-        values = self._add("Gemm", kernel, *constants)
-        self._add("Cast", values, output=output, to=self._type_code(self._outside))
-        return values
-
     def _label(self, values: str, decision: OneVsRest | OneVsOne) -> Any:
         helper, classes = self._onnx.helper, decision.classes
         table = helper.make_tensor(
@@ -238,7 +229,6 @@ class _Graph:
         return output
 
     def _constant(self, array: AnyArray) -> str:
-        """An array of numbers as it is."""
         array = np.array(array, order="C")
         key = array.dtype.str, array.shape, array.tobytes()
         if key not in self._constants:
@@ -251,35 +241,28 @@ class _Graph:
         return self._constant(in_dtype(values, self._inside, what))
 
     def _cast(self, values: str, dtype: Any) -> str:
-        """The values in another dtype."""
         return self._add("Cast", values, to=self._type_code(np.dtype(dtype)))
 
     def _declared(self, name: str, dtype: np.dtype[Any], *widths: int) -> Any:
-        """An input or output of n rows."""
         return self._onnx.helper.make_tensor_value_info(name, self._type_code(dtype), ["n", *widths])
 
     def _type_code(self, dtype: np.dtype[Any]) -> int:
-        """ONNX's number of a dtype."""
         onnx = self._onnx
         return int(onnx.TensorProto.STRING if dtype.kind == "U" else onnx.helper.np_dtype_to_tensor_dtype(dtype))
 
     def _times(self, values: str, factor: float) -> str:
-        """A multiple."""
         return values if factor == 1.0 else self._add("Mul", values, self._numbers(factor))
 
-    def _product(self, factors: Sequence[str]) -> str:
-        """A product of one or more."""
+    def _product(self, factors: list[str]) -> str:
         return reduce(partial(self._add, "Mul"), factors)
 
     def _power(self, base: str, power: float) -> str:
         """A power, by repeated squares where that is possible: ``Pow`` is slow."""
         if not is_product(power):
             return self._add("Pow", base, self._numbers(power))
-        factors = factors_of_power(base, int(power), lambda square: self._add("Mul", square, square))
-        return self._product(factors)
+        return self._product(factors_of_power(base, int(power), lambda each: self._add("Mul", each, each)))
 
-    def _polynomial(self, base: str, coefficients: Sequence[float]) -> str:
-        """A polynomial, the constant term first."""
+    def _polynomial(self, base: str, coefficients: tuple[float, ...]) -> str:
         value = self._numbers(coefficients[-1])
         for coefficient in reversed(coefficients[:-1]):
             value = self._add("Add", self._add("Mul", base, value), self._numbers(coefficient))
