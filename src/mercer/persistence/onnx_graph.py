@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mercer._typing import AnyArray, FloatArray
+from mercer._typing import AnyArray
 from mercer.kernels.closed_form import Form, OfDistance, OfInnerProduct, is_product
 from mercer.model import OneVsOne, OneVsRest
 from mercer.persistence.exported import Exported, centre, factors_of_power, in_dtype, read_model, warn_of_rounding
@@ -116,9 +116,8 @@ class _Graph:
         self._onnx, self._model, self._outside, self._inside = onnx, model, outside, inside
         self._nodes: list[Any] = []
         self._tensors: list[Any] = []
-        self._constants: dict[tuple[Any, ...], str] = {}  # equal ones are stored once
+        self._names: dict[tuple[Any, ...], str] = {}  # of nodes and constants: equal ones are there once
         self._x = "X" if inside == outside else self._cast("X", inside)
-        self._shared: dict[bytes, tuple[str, FloatArray]] = {}
 
     def build(self, name: str) -> onnx.ModelProto:
         helper, model = self._onnx.helper, self._model
@@ -178,33 +177,19 @@ class _Graph:
 
     def _squares(self, form: OfDistance, factor: float) -> str:
         """|x̃ - z̃|² times a factor that is a power of two, so that it rounds nothing."""
-        folded, z = self._folded(form.inverse_scale)
-        norms = np.sum(z.astype(np.float64) ** 2, axis=1)
-        columns = np.vstack([-2.0 * z.T, np.ones(len(z))]) * factor
-        constants = self._numbers(columns, "scaled vectors"), self._numbers(norms * factor, "their norms")
-        return self._add("Gemm", folded, *constants)
-
-    def _folded(self, inverse_scale: FloatArray) -> tuple[str, FloatArray]:
-        """The node [x̃, |x̃|²], shared by kernels of the same length scales, and z̃."""
-        key = inverse_scale.tobytes()
-        if key not in self._shared:
-            shift = centre(self._model.points, self._inside)
-            z = in_dtype((self._model.points - shift) * inverse_scale, self._inside, "scaled vectors")
-            scales = self._numbers(inverse_scale, "length scales")
-            x = self._add("Mul", self._add("Sub", self._x, self._constant(shift)), scales)
-            farthest = _FARTHEST[self._inside]
-            x = self._add("Clip", x, self._numbers(-farthest), self._numbers(farthest))
-            norms = self._add("ReduceSumSquare", x, self._constant(_COLUMNS), keepdims=1)
-            self._shared[key] = self._add("Concat", x, norms, axis=1), z
-        return self._shared[key]
+        shift, farthest = centre(self._model.points, self._inside), _FARTHEST[self._inside]
+        scales = self._numbers(form.inverse_scale, "length scales")
+        x = self._add("Mul", self._add("Sub", self._x, self._constant(shift)), scales)
+        x = self._add("Clip", x, self._numbers(-farthest), self._numbers(farthest))
+        norms = self._add("ReduceSumSquare", x, self._constant(_COLUMNS), keepdims=1)
+        z = in_dtype((self._model.points - shift) * form.inverse_scale, self._inside, "scaled vectors")
+        columns = self._numbers(np.vstack([-2.0 * z.T, np.ones(len(z))]) * factor, "scaled vectors")
+        constants = self._numbers(np.sum(z.astype(np.float64) ** 2, axis=1) * factor, "their norms")
+        return self._add("Gemm", self._add("Concat", x, norms, axis=1), columns, constants)
 
     def _label(self, values: str, decision: OneVsRest | OneVsOne) -> Any:
-        helper, classes = self._onnx.helper, decision.classes
-        table = helper.make_tensor(
-            "classes", self._type_code(classes.dtype), classes.shape,
-            [label.encode() for label in classes.tolist()] if classes.dtype.kind == "U" else classes,
-        )  # fmt: skip
-        self._tensors.append(table)
+        classes = decision.classes.astype(object) if decision.classes.dtype.kind == "U" else decision.classes
+        self._tensors.append(self._onnx.numpy_helper.from_array(classes, "classes"))
         self._add("Gather", "classes", self._class_index(values, decision), output="label")
         return self._declared("label", classes.dtype)
 
@@ -224,17 +209,19 @@ class _Graph:
 
     def _add(self, operator: str, *inputs: str, output: str = "", **attributes: Any) -> str:
         """A node, its result named ``output`` or by itself."""
-        output = output or f"{operator.lower()}_{len(self._nodes)}"
-        self._nodes.append(self._onnx.helper.make_node(operator, list(inputs), [output], **attributes))
-        return output
+        key = operator, inputs, *attributes.items()
+        if output or key not in self._names:
+            self._names[key] = output or f"{operator.lower()}_{len(self._nodes)}"
+            self._nodes.append(self._onnx.helper.make_node(operator, list(inputs), [self._names[key]], **attributes))
+        return self._names[key]
 
     def _constant(self, array: AnyArray) -> str:
         array = np.array(array, order="C")
         key = array.dtype.str, array.shape, array.tobytes()
-        if key not in self._constants:
-            self._constants[key] = f"constant_{len(self._constants)}"
-            self._tensors.append(self._onnx.numpy_helper.from_array(array, self._constants[key]))
-        return self._constants[key]
+        if key not in self._names:
+            self._names[key] = f"constant_{len(self._tensors)}"
+            self._tensors.append(self._onnx.numpy_helper.from_array(array, self._names[key]))
+        return self._names[key]
 
     def _numbers(self, values: Any, what: str = "parameters of the kernel") -> str:
         """A number, or an array, in the dtype of the arithmetic."""
@@ -247,8 +234,7 @@ class _Graph:
         return self._onnx.helper.make_tensor_value_info(name, self._type_code(dtype), ["n", *widths])
 
     def _type_code(self, dtype: np.dtype[Any]) -> int:
-        onnx = self._onnx
-        return int(onnx.TensorProto.STRING if dtype.kind == "U" else onnx.helper.np_dtype_to_tensor_dtype(dtype))
+        return int(self._onnx.helper.np_dtype_to_tensor_dtype(dtype))  # of Python objects, a string's
 
     def _times(self, values: str, factor: float) -> str:
         return values if factor == 1.0 else self._add("Mul", values, self._numbers(factor))
