@@ -1,20 +1,15 @@
 """Compiled code on disk: where it lies, what it was made from, and whether a file is what it should be.
 
-A file holds the code of one function for one signature, machine and set of versions. Its name says which; a checksum
-covers its content, its name and the sources it was made from. A file that is damaged, swapped for another, or made
-from other sources is not used: the function is compiled again and the file is replaced.
+``docs/compiling.md`` tells which folders are used, and when a function is compiled again. A file holds the code of one
+function for one signature, machine and set of versions. Its name says which; a checksum covers its content, its
+name and its sources: code of other functions and values of constants are compiled into a function, so these are the
+text of the module that defines it and of those that it imports at module level, directly or not, of its own package and
+of mercer. A file that has changed since the function was defined no longer tells what is in memory: nothing is then
+read or written.
 
-**Sources.** Code of other functions and values of constants are compiled into a function. The checksum covers the text
-of the module that defines it and of those that it imports at module level, directly or not, of its own package and of
-mercer; imports under ``TYPE_CHECKING`` do not count. A file that has changed since the function was defined no longer
-tells what is in memory: nothing is then read or written.
-
-**Folders.** In this order: ``NUMBA_CACHE_DIR``; ``__pycache__`` beside the source; the user's cache folder. Code is
-written to the first that can be written, and read from there and from those before it: an installation that is
-read-only may bring compiled code along. To read a file is to run what it contains. So folders and files must belong to
-the user or the administrator, nobody else may be able to write them, and relative paths are not followed.
-
-A folder that cannot be used, a full disk or an unreadable file are never errors: they cost the time to compile.
+To read a file is to run what it contains. So folders and files must belong to the user or the administrator, nobody
+else may be able to write them, and relative paths are not followed. A folder that cannot be used, a full disk or an
+unreadable file are never errors: they cost the time to compile.
 """
 
 import ast
@@ -29,8 +24,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-_HEAD = b"mercer compiled code 1\n"
 _LARGEST = 1 << 28  # bytes; the code of a function takes some tens of thousands
+_CHECKSUM_SIZE = hashlib.sha256().digest_size
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -161,8 +156,8 @@ def read_code(places: Places, name: str, seal: bytes) -> Iterator[bytes]:
     for folder in places.read:
         with suppress(OSError):
             content = _read(folder / name)
-            code = content[len(_HEAD) + hashlib.sha256().digest_size :]
-            if content == _HEAD + _checksum(name, seal, code) + code:
+            checksum, code = content[:_CHECKSUM_SIZE], content[_CHECKSUM_SIZE:]
+            if checksum == _checksum(name, seal, code):
                 yield code
 
 
@@ -184,7 +179,7 @@ def write_code(places: Places, name: str, seal: bytes, code: bytes) -> None:
     unfinished = path.with_name(f"{name}.{uuid.uuid4().hex[:16]}.tmp")
     try:
         with unfinished.open("xb") as file:
-            file.write(_HEAD + _checksum(name, seal, code) + code)
+            file.write(_checksum(name, seal, code) + code)
         unfinished.chmod(stat.S_IMODE(unfinished.stat().st_mode) & ~_OTHERS_WRITE)
         unfinished.replace(path)
     except OSError:

@@ -33,7 +33,6 @@ array_at: Any = numba.carray  # type: ignore[attr-defined]  # in a callback: the
 overload = numba.extending.overload
 _njit: Any = numba.njit
 _config: Any = numba.config
-_intrinsic: Any = intrinsic  # inside compiled code it takes one argument less than its definition
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -214,25 +213,7 @@ class _Callback(CFunc):
             return super()._compile_uncached()  # type: ignore[misc]
 
 
-@_intrinsic
-def float_to_bits(_context: Any, number: Any) -> Any:
-    """Reinterpret a float as the integer with the same bits."""
-    integer: Any = types.int64 if number.bitwidth == 64 else types.int32
-    return integer(number), _cast_bits
-
-
-@_intrinsic
-def bits_to_float(_context: Any, bits: Any) -> Any:
-    """Reinterpret an integer as the float with the same bits."""
-    number: Any = types.float64 if bits.bitwidth == 64 else types.float32
-    return number(bits), _cast_bits
-
-
-def _cast_bits(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    return builder.bitcast(arguments[0], context.get_value_type(signature.return_type))
-
-
-@_intrinsic
+@intrinsic
 def call_fortran(_context: Any, _address: Any, arguments: Any) -> Any:
     """Call the Fortran subroutine at an address with a tuple of arguments, each by reference.
 

@@ -113,7 +113,10 @@ def check_labels(y: Any, *, n_rows: int) -> AnyArray:
     _refuse_elsewhere(y, "y")
     with _naming("y", "class labels"):
         labels = np.asarray(column_or_1d(y, warn=True))
-        _refuse_missing(labels)
+        for row, label in enumerate(labels) if labels.dtype.kind == "O" else ():
+            # None, NaN and NaT, which are not equal to themselves, and pd.NA, of which that is not known
+            if label is None or type(label).__name__ == "NAType" or bool(label != label):  # noqa: PLR0124
+                raise ValueError(f"y must hold a class label for each row, got {label!r} in row {row}.")
         if labels.dtype.kind == "f":
             check_array(labels, ensure_2d=False, input_name="y")  # no NaN and no infinity among labels
         check_classification_targets(labels)
@@ -206,15 +209,6 @@ def _refuse_elsewhere(values: Any, name: str) -> None:
                 f"{name} is a {library} {type(values).__name__}, which would be loaded whole: "
                 f"call {name}.{method}() if it fits in memory, or give a NumPy memory map (np.load with mmap_mode='r')."
             )
-
-
-def _refuse_missing(labels: AnyArray) -> None:
-    if labels.dtype.kind != "O":
-        return
-    for row, label in enumerate(labels):
-        # None, NaN and NaT, which are not equal to themselves, and pd.NA, of which that is not known
-        if label is None or type(label).__name__ == "NAType" or bool(label != label):  # noqa: PLR0124
-            raise ValueError(f"y must hold a class label for each row, got {label!r} in row {row}.")
 
 
 _OTHER_REASONS = (

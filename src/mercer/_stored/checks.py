@@ -114,25 +114,15 @@ def check_unit_lower(lower: Any, pivots: FloatArray) -> None:
     need(np.all(pivots > 0) and np.all(np.isfinite(pivots)), "pivots of a factor are not positive.")
 
 
-def check_estimator(
-    model: Any,
-    *,
-    n_outputs: int,
-    n_features: int | None,
-    flat: bool = False,
-    rule: str | None = None,
-    fewest_classes: int = 2,
-) -> None:
+def check_estimator(model: Any, *, n_outputs: int, n_features: int | None, fewest_classes: int = 2) -> None:
     """Raise unless what scikit-learn's conventions give a fitted estimator fits its model.
 
-    The model has ``n_outputs``, and points of ``n_features`` (None if they are not rows). ``flat``: predictions have
-    one dimension. ``rule`` ("threshold", "largest" or "pairs") says how outputs decide on a class: by default the first
-    for two classes, else the second.
+    The model has ``n_outputs``, and points of ``n_features`` (None if they are not rows).
     """
     given, width = vars(model), model.n_features_in_
     need(width >= 1, "a model has no features.")
     need(n_features is None or width == n_features, f"a model of {width} features has {n_features}.")
-    need(n_outputs == 1 or not flat, "a model of one-dimensional targets has several outputs.")
+    need(n_outputs == 1 or not given.get("_flat", False), "a model of one-dimensional targets has several outputs.")
     if "feature_names_in_" in given:
         names = given["feature_names_in_"]
         check_shape(names, (width,), "names of features")
@@ -142,5 +132,5 @@ def check_estimator(
         check_shape(given["classes_"], (n_classes,), "classes")
         need(n_classes >= fewest_classes, f"a model has {n_classes} classes.")
         numbers = {"threshold": 1, "largest": n_classes, "pairs": n_classes * (n_classes - 1) // 2}
-        rule = rule or ("threshold" if n_classes <= 2 else "largest")
+        rule = given.get("decision_rule_", "threshold" if n_classes <= 2 else "largest")
         need(n_outputs == numbers.get(rule), f"a model of {n_classes} classes has {n_outputs} outputs.")

@@ -29,8 +29,6 @@ from mercer.persistence.replacement import replacement
 
 Target: TypeAlias = str | os.PathLike[str] | IO[bytes]
 
-_SHA256 = re.compile(r"[0-9a-fA-F]{64}")
-
 
 def save(model: Any, path: Target) -> None:
     """Save an estimator, fitted or not, a kernel, a basis strategy, or an expansion.
@@ -113,7 +111,7 @@ def load(path: Target, *, sha256: str | None = None) -> Any:
     --------
     save : What can be saved, and an example.
     """
-    if sha256 is not None and not (isinstance(sha256, str) and _SHA256.fullmatch(sha256)):
+    if sha256 is not None and not (isinstance(sha256, str) and re.fullmatch(r"[0-9a-fA-F]{64}", sha256)):
         raise ValueError(f"sha256 must be None or 64 hexadecimal digits, got {sha256!r}.")
     if isinstance(path, (str, os.PathLike)):
         with Path(path).open("rb") as file:

@@ -23,7 +23,6 @@ from mercer.persistence import schema
 from mercer.persistence.encoding import DTYPE, LONGEST_INT, MOST_NESTED, most_referred
 
 _MOST_DIMENSIONS = 32
-_HEXADECIMAL = re.compile(r"-?0x[0-9a-f]+")
 _BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
 # How many numbers a generator has ready: it reads them without asking how many there are.
 _POSITIONS = {"MT19937": ("state", "pos", 624), "Philox": (None, "buffer_pos", 4)}
@@ -163,7 +162,7 @@ class _Decoder:
         return np.random.Generator(bits)
 
     def _int(self, content: Any) -> int:
-        valid = isinstance(content, str) and len(content) <= LONGEST_INT and _HEXADECIMAL.fullmatch(content)
+        valid = isinstance(content, str) and len(content) <= LONGEST_INT and re.fullmatch(r"-?0x[0-9a-f]+", content)
         need(valid, "an integer is not hexadecimal, or too long.")
         return int(content, 16)
 
