@@ -111,18 +111,14 @@ class _DiskCache(NullCache):
         return find_places(Path(self._function.__code__.co_filename).parent, _config.CACHE_DIR)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Code for a signature, or None if there is none that can be used."""
         target_context.refresh()
         entry = self._entry(sig, target_context.codegen())
-        if entry is not None:
-            for code in read_code(self.places, *entry):
-                # Whole files fail only if Numba itself has changed: then compile.
-                with suppress(Exception):
-                    return CompileResult._rebuild(target_context, *pickle.loads(code))
+        for code in () if entry is None else read_code(self.places, *entry):
+            with suppress(Exception):  # whole files fail only if Numba itself has changed: then compile
+                return CompileResult._rebuild(target_context, *pickle.loads(code))
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep code for a signature."""
         entry = self._entry(sig, data.codegen)
         if entry is not None and not data.library.has_dynamic_globals:
             write_code(self.places, *entry, dumps(data._reduce()))

@@ -100,17 +100,15 @@ def _digest(text: bytes) -> bytes:
 
 def read(file: IO[bytes]) -> tuple[dict[str, Any], list[AnyArray]]:
     """The header and the arrays of an archive, all checked."""
-    file.seek(0, os.SEEK_END)
-    file_size = file.tell()
     file.seek(0)
     need(file.read(len(_MAGIC)) == _MAGIC, "it is not a mercer archive: it does not begin like one.")
     with zipfile.ZipFile(file) as archive:
-        header = _read_header(archive, file, file_size)
+        header = _read_header(archive, file)
         return header, [_read(archive, entry) for entry in header["arrays"]]
 
 
-def _read_header(archive: zipfile.ZipFile, file: IO[bytes], file_size: int) -> dict[str, Any]:
-    members = _members(archive, file, file_size)
+def _read_header(archive: zipfile.ZipFile, file: IO[bytes]) -> dict[str, Any]:
+    members = _members(archive, file)
     need(_HEADER in members and _DIGEST in members, f"there is no {_HEADER} in it.")
     need(members[_HEADER].file_size <= _LARGEST_HEADER, f"{_HEADER} is larger than {_LARGEST_HEADER} bytes.")
     need(members[_DIGEST].file_size == len(_digest(b"")), f"{_DIGEST} is no digest.")
@@ -129,9 +127,9 @@ def _read_header(archive: zipfile.ZipFile, file: IO[bytes], file_size: int) -> d
     return header
 
 
-def _members(archive: zipfile.ZipFile, file: IO[bytes], file_size: int) -> dict[str, zipfile.ZipInfo]:
+def _members(archive: zipfile.ZipFile, file: IO[bytes]) -> dict[str, zipfile.ZipInfo]:
     """Members by name; bytes before, between and after them, which ``zipfile`` passes over, are refused."""
-    file.seek(max(0, file_size - _END.size))
+    file.seek(-_END.size, os.SEEK_END)
     need(_END.unpack(file.read(_END.size)) == (b"PK\5\6", 0), "something follows the archive.")
     stray = "there are bytes in it that belong to no member."
     members: dict[str, zipfile.ZipInfo] = {}

@@ -68,8 +68,7 @@ class _Encoder:
     def __init__(self) -> None:
         self.arrays: list[AnyArray] = []
         self.referred = 0  # bytes
-        self._numbers: dict[Any, int] = {}
-        self._alive: list[AnyArray] = []  # whose addresses are keys
+        self._numbers: dict[Any, int] = {}  # by address: ``arrays`` keeps alive what lies there
         self._depth = 0
 
     def encode(self, value: Any, where: str) -> Any:
@@ -133,7 +132,6 @@ class _Encoder:
         if key not in self._numbers:
             self._numbers[key] = len(self.arrays)
             self.arrays.append(value)
-        self._alive.append(value)
         self.referred += value.nbytes
         return self._numbers[key]
 
