@@ -82,10 +82,7 @@ def _compile(function: Function, fastmath: set[str]) -> Function:
 
 @cache
 def callback(function: Callable[..., None], kinds: str) -> int:
-    """Compile a function for ``call_fortran`` and return its address; ``kinds`` has a letter for each argument.
-
-    They are addresses: of numbers "f" (float64), or of one integer "i" (32 bits).
-    """
+    """Address of a compiled function for ``call_fortran``; its arguments are addresses, of float64 "f" or int32 "i"."""
     pointers = [types.CPointer(types.float64 if kind == "f" else types.int32) for kind in kinds]
     options = {"error_model": "numpy", "fastmath": _PLAIN}
     compiled: Any = _Callback(function, (tuple(pointers), types.void), {}, options)

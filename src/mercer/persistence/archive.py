@@ -123,24 +123,19 @@ def load(path: Target, *, sha256: str | None = None) -> Any:
 def _loaded(file: IO[bytes], name: str, sha256: str | None) -> Any:
     try:
         if sha256 is not None or not file.seekable():
-            file = _verified(file, sha256)
+            if file.seekable():
+                file.seek(0)
+            content = file.read()
+            found = hashlib.sha256(content).hexdigest()
+            right = sha256 is None or found == sha256.lower()
+            need(right, f"its SHA-256 digest is {found}, not {sha256}: it is another file.")
+            file = io.BytesIO(content)  # in memory nobody changes it after its digest was found right
         with np.errstate(all="ignore"):  # of forged numbers, which checks refuse
             return _read(file)
     except ArchiveError as error:
         raise ArchiveError(f"{name} cannot be loaded: {error}") from error
     except Exception as error:  # whatever zipfile, JSON, NumPy or a class raises at what a broken or forged file says
         raise ArchiveError(f"{name} is not a mercer archive, or damaged: {error}") from error
-
-
-def _verified(file: IO[bytes], sha256: str | None) -> IO[bytes]:
-    """The file in memory, where nobody changes it after its digest was found right."""
-    if file.seekable():
-        file.seek(0)
-    content = file.read()
-    found = hashlib.sha256(content).hexdigest()
-    right = sha256 is None or found == sha256.lower()
-    need(right, f"its SHA-256 digest is {found}, not {sha256}: it is another file.")
-    return io.BytesIO(content)
 
 
 def _read(file: IO[bytes]) -> Any:

@@ -151,11 +151,8 @@ def _members(archive: zipfile.ZipFile, file: IO[bytes]) -> dict[str, zipfile.Zip
 
 
 def _parsed(text: bytes) -> dict[str, Any]:
-    def refuse(constant: str) -> None:
-        need(False, f"{constant} is not JSON.")
-
     with refusing(f"{_HEADER} is not JSON"):
-        header = json.loads(text.decode(), parse_constant=refuse, object_pairs_hook=_unique)
+        header = json.loads(text.decode(), object_pairs_hook=_unique)
     need(isinstance(header, dict), f"{_HEADER} is no JSON object.")
     return dict(header)
 
@@ -182,9 +179,8 @@ def _check_entries(entries: list[Any], members: dict[str, zipfile.ZipInfo]) -> N
         need(entry["order"] in ("C", "F"), f"{name} has no shape in order C or F.")
         size = len(_npy_header(dtype, shape, entry["order"])) + math.prod(shape) * dtype.itemsize
         need(size == entry["size"], f"{name} does not have the size of its shape, {shape}.")
-        found = members[name]
-        need(found.file_size == size, f"{name} has {found.file_size} bytes, not {size}.")
-        need(entry["crc32"] == found.CRC, f"{name} is not the array that was saved: its checksum differs.")
+        need(members[name].file_size == size, f"{name} has {members[name].file_size} bytes, not {size}.")
+        need(members[name].CRC == entry["crc32"], f"{name} is not the array that was saved: its checksum differs.")
     extra = members.keys() - {_HEADER, _DIGEST} - {entry["name"] for entry in entries}
     need(not extra, f"there is a member {min(extra, default='')[:40]!r}, which does not belong to it.")
 

@@ -74,7 +74,7 @@ class _Decoder:
         if tree is None or isinstance(tree, (bool, int, str)):
             return tree
         if isinstance(tree, float):
-            need(math.isfinite(tree), "a number is too large.")
+            need(math.isfinite(tree), "a number is NaN, or too large.")
             return tree
         if isinstance(tree, list):
             return self.items(tree)

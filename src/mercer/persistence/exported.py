@@ -125,8 +125,6 @@ def float32_error(model: Exported, *, arithmetic: Any = np.float32, products: bo
 
     With ``products`` squared distances are expanded into inner products, in that arithmetic; else they are sums of
     squared differences between inputs and vectors, both rounded, and as precise as that.
-
-    Cost: 256 kernel values per vector, twice.
     """
     vectors = model.points[:: max(1, len(model.points) // _SAMPLE)]
     rows = np.concatenate([vectors, (vectors[1:] + vectors[:-1]) / 2])
