@@ -155,20 +155,14 @@ def read_code(places: Places, name: str, seal: bytes) -> Iterator[bytes]:
     """Contents of the files of that name that are whole, and were written with the same seal."""
     for folder in places.read:
         with suppress(OSError):
-            content = _read(folder / name)
-            checksum, code = content[:_CHECKSUM_SIZE], content[_CHECKSUM_SIZE:]
+            # Without waiting: in place of the file there may be a pipe.
+            number = os.open(folder / name, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+            with os.fdopen(number, "rb") as file:
+                status = os.fstat(number)
+                is_safe = stat.S_ISREG(status.st_mode) and _is_safe(status) and status.st_size <= _LARGEST
+                checksum, code = (file.read(_CHECKSUM_SIZE), file.read()) if is_safe else (b"", b"")
             if checksum == _checksum(name, seal, code):
                 yield code
-
-
-def _read(path: Path) -> bytes:
-    # Without waiting: in place of the file there may be a pipe.
-    number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    with os.fdopen(number, "rb") as file:
-        status = os.fstat(number)
-        if not stat.S_ISREG(status.st_mode) or not _is_safe(status) or status.st_size > _LARGEST:
-            return b""
-        return file.read()
 
 
 def write_code(places: Places, name: str, seal: bytes, code: bytes) -> None:

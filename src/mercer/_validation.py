@@ -230,7 +230,6 @@ def _naming(argument: str, what: str = "numbers") -> Iterator[None]:
     except (TypeError, ValueError, OverflowError) as error:
         message = str(error)
         if any(phrase in message for phrase in _OTHER_REASONS) and not message.startswith(f"{argument} must"):
-            msg = f"{argument} must hold {what}: {message}"
             kind = TypeError if isinstance(error, TypeError) else ValueError
-            raise kind(msg) from error
+            raise kind(f"{argument} must hold {what}: {message}") from error
         raise

@@ -86,10 +86,7 @@ def check_kernel(kernel: Any, n_features: int) -> None:
 
 
 def check_compressed(sizes: tuple[int, ...], data: AnyArray, indices: AnyArray, starts: AnyArray) -> None:
-    """Raise unless the arrays are those of a sparse matrix.
-
-    ``sizes`` are the numbers of rows and columns if it is stored by rows, and the other way round by columns.
-    """
+    """Raise unless the arrays make a sparse matrix; ``sizes``: (rows, columns) by rows, (columns, rows) by columns."""
     for each in (indices, starts):
         need(each.ndim == 1 and each.dtype in (np.int32, np.int64), "a sparse matrix has indices of int32 or int64.")
     need(data.shape == indices.shape and data.dtype.kind == "f", "a sparse matrix has one number for each index.")
@@ -115,10 +112,7 @@ def check_unit_lower(lower: Any, pivots: FloatArray) -> None:
 
 
 def check_estimator(model: Any, *, n_outputs: int, n_features: int | None, fewest_classes: int = 2) -> None:
-    """Raise unless what scikit-learn's conventions give a fitted estimator fits its model.
-
-    The model has ``n_outputs``, and points of ``n_features`` (None if they are not rows).
-    """
+    """Raise unless scikit-learn's attributes fit a model of such outputs and features (None: points are no rows)."""
     given, width = vars(model), model.n_features_in_
     need(width >= 1, "a model has no features.")
     need(n_features is None or width == n_features, f"a model of {width} features has {n_features}.")

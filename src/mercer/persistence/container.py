@@ -180,7 +180,7 @@ def _check_entries(entries: list[Any], members: dict[str, zipfile.ZipInfo]) -> N
         size = len(_npy_header(dtype, shape, entry["order"])) + math.prod(shape) * dtype.itemsize
         need(size == entry["size"], f"{name} does not have the size of its shape, {shape}.")
         need(members[name].file_size == size, f"{name} has {members[name].file_size} bytes, not {size}.")
-        need(members[name].CRC == entry["crc32"], f"{name} is not the array that was saved: its checksum differs.")
+        need(entry["crc32"] == members[name].CRC, f"{name} is not the array that was saved: its checksum differs.")
     extra = members.keys() - {_HEADER, _DIGEST} - {entry["name"] for entry in entries}
     need(not extra, f"there is a member {min(extra, default='')[:40]!r}, which does not belong to it.")
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from functools import cache, cached_property
-from types import NoneType, UnionType
+from types import UnionType
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -150,8 +150,6 @@ def _fits(value: Any, hint: Any) -> bool:
     """Whether a value is of a declared type."""
     if hint is Any:
         return True
-    if hint is None or hint is NoneType:
-        return value is None
     if get_origin(hint) is not None:
         return _fits_generic(value, get_origin(hint), get_args(hint))
     if hint in (float, int):
