@@ -62,13 +62,8 @@ class CompressedModel(BaseEstimator):
     def check_stored(self) -> None:
         """Refuse outputs and features that are not those of the expansion."""
         need(self.estimator is None or hasattr(self.estimator, "fit"), "estimator is none.")
-        check_estimator(
-            self,
-            n_outputs=self.expansion_.coefficients.shape[1],
-            n_features=self.expansion_.points.shape[1],
-            flat=getattr(self, "_flat", False),
-            rule=getattr(self, "decision_rule_", None),
-        )
+        (_, n_features), n_outputs = self.expansion_.points.shape, self.expansion_.coefficients.shape[1]
+        check_estimator(self, n_outputs=n_outputs, n_features=n_features)
 
     def fit(self, X: Any, y: Any = None, **fit_params: Any) -> Self:
         """Fit a copy of the estimator to X and y, with ``fit_params``, and compress it."""

@@ -68,7 +68,7 @@ class CompactMachine(Shell):
     def check_stored(self) -> None:
         """Refuse a grid of other points than the expansion's."""
         (n, d), n_outputs = self.expansion_.points.shape, self.expansion_.coefficients.shape[1]
-        check_estimator(self, n_outputs=n_outputs, n_features=d, flat=getattr(self, "_flat", False))
+        check_estimator(self, n_outputs=n_outputs, n_features=d)
         need(self.kernel_.equals(self.expansion_.kernel), "a model has another kernel than its expansion.")
         need(self._sparse_kernel.is_of(self.kernel_, self.expansion_.points), "the grid of a model has other points.")
         need(self._eta is None or self._eta.shape == (n,), "the solution for the intercept has other points.")

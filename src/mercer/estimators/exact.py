@@ -66,12 +66,8 @@ class ExactMachine(Shell):
             numbers = self.expansion_.points[:, 0].astype(np.intp)
             need(np.all(numbers == self.expansion_.points[:, 0]), "rows of the kernel matrix have no numbers.")
             check_index(numbers, self.n_features_in_, "rows of the kernel matrix")
-        check_estimator(
-            self,
-            n_outputs=self.expansion_.coefficients.shape[1],
-            n_features=None if isinstance(kernel, Precomputed) else width,
-            flat=getattr(self, "_flat", False),
-        )
+        n_features = None if isinstance(kernel, Precomputed) else width
+        check_estimator(self, n_outputs=self.expansion_.coefficients.shape[1], n_features=n_features)
         need(self.kernel_.equals(kernel), "a model has another kernel than its expansion.")
         need(self._factor is None or len(self._factor.lower) == m, "the factor of a model has other points.")
         check_shape(self._index, (m,), "row numbers")

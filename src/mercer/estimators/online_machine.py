@@ -119,13 +119,8 @@ class OnlineMachine(Mergeable):
     def check_stored(self) -> None:
         """Refuse outputs and features that are not those of the learner."""
         n_outputs, n_features = self._learner.n_scored, self._learner.points.shape[1]
-        check_estimator(
-            self,
-            n_outputs=n_outputs,
-            n_features=n_features,
-            flat=getattr(self, "_flat", False),
-            fewest_classes=1 if self._learner.recursion.rules.hidden else 2,  # when classes come one after the other
-        )
+        fewest = 1 if self._learner.recursion.rules.hidden else 2  # when classes come one after the other
+        check_estimator(self, n_outputs=n_outputs, n_features=n_features, fewest_classes=fewest)
         need(len(vars(self).get("_features", ())) in (0, n_features), "a model has names for other features.")
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:

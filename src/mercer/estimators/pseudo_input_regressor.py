@@ -128,7 +128,7 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, Shell):
     def check_stored(self) -> None:
         """Refuse an expansion on another basis."""
         points, n_outputs = self.expansion_.points, self.expansion_.coefficients.shape[1]
-        check_estimator(self, n_outputs=n_outputs, n_features=points.shape[1], flat=self._flat)
+        check_estimator(self, n_outputs=n_outputs, n_features=points.shape[1])
         self._fitted_frame.check_expansion(self.expansion_, n_outputs)
 
     def _fit(self, table: ArrayTable) -> None:

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from mercer._jit import array_at, bits_to_float, float_to_bits, inlined, jit, jit_sum, overload, scalar
+from mercer._jit import array_at, inlined, jit, jit_sum, overload, scalar
 from mercer._typing import FloatArray, IntArray
 from mercer.kernels.closed_form import is_product
 
@@ -74,7 +74,7 @@ def _exp64(x: Any) -> Any:
     p = p * t + _T2
     p = p * t + 1.0
     p = p * t + 1.0
-    power = bits_to_float((float_to_bits(rounded) << _MANTISSA64) + _ONE_BITS64)
+    power = np.int64((np.float64(rounded).view(np.int64) << _MANTISSA64) + _ONE_BITS64).view(np.float64)
     return p * power if x > _LOWEST64 else 0.0
 
 
@@ -91,7 +91,7 @@ def _exp32(x: Any) -> Any:
     p = p * t + _ONE32
     p = p * t + _ONE32
     # Numba widens 32-bit integer arithmetic to 64 bits: narrow it again.
-    power = bits_to_float(np.int32((float_to_bits(rounded) << _MANTISSA32) + _ONE_BITS32))
+    power = np.int32((np.float32(rounded).view(np.int32) << _MANTISSA32) + _ONE_BITS32).view(np.float32)
     return p * power if x > _LOWEST32 else _ZERO32
 
 
