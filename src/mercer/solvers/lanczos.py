@@ -147,22 +147,15 @@ def _lanczos(apply: Operator, q: FloatArray, n_steps: int) -> Iterator[tuple[Flo
     before, beta, largest = np.zeros_like(q), np.zeros(p), np.zeros(p)
     for _ in range(n_steps):
         product = apply(q) - beta * before
-        alpha = _dots(q, product)
+        alpha = np.einsum("ij,ij->j", q, product)
         product -= alpha * q
-        beta = np.sqrt(_dots(product, product))
+        beta = np.linalg.norm(product, axis=0)
         largest = np.maximum(largest, np.abs(alpha) + beta)
         # β ≈ 0: the space is invariant. One eigenvector for each eigenvalue is in it, by the random start.
         invariant = beta <= np.sqrt(n) * _ROUNDING * largest
         yield alpha, beta, invariant
         # A column that has ended is zero from here on, and ends again in every step.
         before, q = q, product / np.where(invariant, np.inf, beta)
-
-
-def _dots(left: FloatArray, right: FloatArray) -> FloatArray:
-    """Inner products of the columns; of a single one by BLAS."""
-    if left.shape[1] == 1:
-        return np.array([left[:, 0] @ right[:, 0]])
-    return np.asarray(np.einsum("ij,ij->j", left, right))
 
 
 def _ritz(diagonal: FloatArray, beside: FloatArray, *, tol: float, scale: float, exhausted: bool) -> ExtremeEigenvalues:
