@@ -5,7 +5,7 @@ computed with the matrix is in that order of *places*, and ``order`` has the row
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy import sparse
@@ -29,15 +29,6 @@ _SPARE = 1.25  # memory for the pieces from which the matrix is put together
 _FAR = 1e150  # squares of it are numbers
 
 _Piece: TypeAlias = tuple[IntArray, IntArray, FloatArray]  # neighbours of some rows: counts, places, kernel values
-
-
-class SizeEstimate(NamedTuple):
-    """Non-zeros of a row on average, how well that is known, and non-zeros and bytes of the whole matrix."""
-
-    per_row: float
-    standard_error: float
-    nnz: float
-    n_bytes: float
 
 
 @stored
@@ -71,7 +62,11 @@ class SparseGram:
         pieces = max(1, min(_PIECES, self.n_points, self.nnz * vectors.shape[1] // _PIECE))
         bounds = np.searchsorted(self.starts, np.linspace(0, self.nnz, pieces + 1))
         bounds[0], bounds[-1] = 0, self.n_points
-        return executor.map(_GramTimes(np.ascontiguousarray(vectors), self), Spans(bounds.tolist()))
+        return executor.map(_Times(self, np.ascontiguousarray(vectors)), Spans(bounds.tolist()))
+
+    def entries(self, tile: Tile) -> tuple[IntArray, IntArray, FloatArray]:
+        """Rows of a tile, by rows: where they start, columns and values."""
+        return self.starts[tile.first : tile.first + tile.n_rows + 1], self.index, self.values
 
     def first(self, size: int) -> Any:
         """The kernel matrix of the points in the first places, as SciPy has it."""
@@ -139,30 +134,28 @@ class SparseKernel:
         """Number of the point in each place."""
         return self._grid.order
 
-    def estimate(self, rng: np.random.Generator) -> SizeEstimate:
-        """Estimate the size of ``gram`` from some rows."""
+    def nonzeros_per_row(self, rng: np.random.Generator) -> tuple[float, float]:
+        """Average number of non-zeros in a row of ``gram``, from some rows, and its standard error."""
         n_points = len(self.order)
         places = rng.permutation(n_points)[:_SAMPLE]
         counts: list[int] = []
         while len(counts) < len(places) and sum(counts) < _ENOUGH:
             counts += self._grid.at(places[len(counts) : len(counts) + 16]).counts.tolist()
-        mean = float(np.mean(counts)) if counts else 0.0
-        complete = len(counts) == n_points
-        error = 0.0 if complete or len(counts) < 2 else float(np.std(counts, ddof=1) / np.sqrt(len(counts)))
-        nnz = mean * n_points
-        return SizeEstimate(mean, error, nnz, nnz * (4 + self._dtype.itemsize))
+        is_exact = len(counts) == n_points or len(counts) < 2
+        error = 0.0 if is_exact else float(np.std(counts, ddof=1) / np.sqrt(len(counts)))
+        return float(np.mean(counts)) if counts else 0.0, error
 
-    def check_memory(self, rng: np.random.Generator) -> SizeEstimate:
-        """Raise ``MemoryError`` if the matrix would not fit; else return what is expected of it."""
-        size, available = self.estimate(rng), available_memory()
-        if available is not None and _SPARE * size.n_bytes > available:
+    def check_memory(self, rng: np.random.Generator) -> None:
+        """Raise ``MemoryError`` if the matrix would not fit."""
+        (per_row, error), available = self.nonzeros_per_row(rng), available_memory()
+        nnz = per_row * len(self.order)
+        needed = _SPARE * nnz * (4 + self._dtype.itemsize)
+        if available is not None and needed > available:
             raise MemoryError(
-                f"the sparse kernel matrix would have {size.nnz:.2g} non-zeros ({size.per_row:.0f} ± "
-                f"{size.standard_error:.0f} in each row) and need {_SPARE * size.n_bytes / 1e9:.1f} GB, where "
-                f"{available / 1e9:.1f} GB are available. Use a smaller length scale or cut-off, rows in float32, "
-                "or NystromRegressor."
+                f"the sparse kernel matrix would have {nnz:.2g} non-zeros ({per_row:.0f} ± {error:.0f} in each row) "
+                f"and need {needed / 1e9:.1f} GB, where {available / 1e9:.1f} GB are available. Use a smaller length "
+                "scale or cut-off, rows in float32, or NystromRegressor."
             )
-        return size
 
     def gram(self, *, executor: Executor) -> SparseGram:
         """All kernel values between the points that are not zero."""
@@ -170,9 +163,9 @@ class SparseKernel:
         bounds = [*range(0, n_points, _CHUNK), n_points] if n_points else [0, 0]
         return _assembled(executor.reduce(_UpperTriangle(self), Spans(bounds)), n_points, self._dtype)
 
-    def upper_triangle(self, start: int, stop: int) -> _Piece:
-        """Neighbours of the points in places start to stop among those that follow."""
-        found = self._grid.among(start, stop)
+    def upper_triangle(self, tile: Tile) -> _Piece:
+        """Neighbours of the points in the places of a tile among those that follow."""
+        found = self._grid.among(tile.first, tile.first + tile.n_rows)
         return found.counts, found.index, self._values(found)
 
     def cross(self, rows: FloatArray) -> Any:
@@ -185,12 +178,13 @@ class SparseKernel:
 
     def times(self, rows: Rows, vectors: FloatArray, *, executor: Executor) -> FloatArray:
         """k(rows, points) v for vectors (n, p) in places, shape (q, p)."""
-        return executor.map(_CrossTimes(np.ascontiguousarray(vectors), self), ArrayTable(rows))
+        width = 512  # neighbours, and what is looked at to find them
+        return executor.map(_Times(self, np.ascontiguousarray(vectors), width, _CHUNK), ArrayTable(rows))
 
-    def times_tile(self, rows: FloatArray, vectors: FloatArray, out: FloatArray) -> None:
-        """Fill ``out`` with the product for a few rows."""
-        found = self._find(rows)
-        multiply(found.starts, found.index, self._values(found), vectors, out)
+    def entries(self, tile: Tile) -> tuple[IntArray, IntArray, FloatArray]:
+        """Kernel values between the rows of a tile and all points, as in ``SparseGram.entries``."""
+        found = self._find(tile.rows)
+        return found.starts, found.index, self._values(found)
 
     def _matrix(self, found: Neighbours) -> Any:
         shape = (len(found.counts), len(self.order))
@@ -212,73 +206,50 @@ class SparseKernel:
 
 
 @dataclass(frozen=True)
-class _UpperTriangle(Pass[list[_Piece | None], list[_Piece | None]]):
+class _UpperTriangle(Pass[list[_Piece], list[_Piece]]):
     """Neighbours of all points among those that follow, chunk by chunk."""
 
     kernel: SparseKernel
 
     name, width = "neighbours", 1
 
-    def start(self) -> list[_Piece | None]:
+    def start(self) -> list[_Piece]:
         return []
 
-    def add(self, state: list[_Piece | None], tile: Tile) -> None:
-        state.append(self.kernel.upper_triangle(tile.first, tile.first + tile.n_rows))
+    def add(self, state: list[_Piece], tile: Tile) -> None:
+        state.append(self.kernel.upper_triangle(tile))
 
 
 @dataclass(frozen=True)
 class _Times(RowPass):
-    """A product with vectors (n, p)."""
+    """The product of a sparse matrix with vectors (n, p)."""
 
+    matrix: SparseGram | SparseKernel
     vectors: FloatArray
+    width: int = 1
+    rows_at_once: int | None = None
+
+    name = "sparse product"
 
     @property
     def shape(self) -> tuple[int, ...]:
         return self.vectors.shape[1:]
 
-
-@dataclass(frozen=True)
-class _CrossTimes(_Times):
-    """k(rows, points) v."""
-
-    kernel: SparseKernel
-
-    name, rows_at_once = "rows", _CHUNK
-    width = 512  # neighbours, and what is looked at to find them
-
     def apply(self, tile: Tile, out: AnyArray) -> None:
-        self.kernel.times_tile(tile.rows, self.vectors, out)
+        multiply(*self.matrix.entries(tile), self.vectors, out)
 
 
-@dataclass(frozen=True)
-class _GramTimes(_Times):
-    """K v of a stored matrix."""
-
-    gram: SparseGram
-
-    name, width = "sparse product", 1
-
-    def apply(self, tile: Tile, out: AnyArray) -> None:
-        starts = self.gram.starts[tile.first : tile.first + tile.n_rows + 1]
-        multiply(starts, self.gram.index, self.gram.values, self.vectors, out)
-
-
-def _assembled(parts: list[_Piece | None], n_points: int, dtype: np.dtype[Any]) -> SparseGram:
+def _assembled(parts: list[_Piece], n_points: int, dtype: np.dtype[Any]) -> SparseGram:
     """The symmetric matrix of which the parts are the upper triangle; each is freed when it has been copied."""
-    after, before = np.zeros(n_points, dtype=np.int64), np.zeros(n_points, dtype=np.int64)
-    start = 0
-    for part in parts:
-        if part is not None:
-            after[start : start + len(part[0])] = part[0]
-            start += len(part[0])
-            count(part[1], before)
-    before -= 1  # a row is its own neighbour
+    before = np.full(n_points, -1, dtype=np.int64)  # a row is its own neighbour
+    for _, places, _ in parts:
+        count(places, before)
     starts = np.zeros(n_points + 1, dtype=np.int64)
-    np.cumsum(after + before, out=starts[1:])
+    np.cumsum(np.concatenate([counts for counts, _, _ in parts]) + before, out=starts[1:])
     index, values = np.empty(starts[-1], dtype=np.int32), np.empty(starts[-1], dtype=dtype)
     filled, start = starts[:-1].copy(), 0
-    for number, part in enumerate(parts):
-        if part is not None:
-            mirror(part, start, filled, index, values)
-            start, parts[number] = start + len(part[0]), None
+    while parts:
+        part = parts.pop(0)
+        mirror(part, start, filled, index, values)
+        start += len(part[0])
     return SparseGram(starts, index, values)
