@@ -25,13 +25,13 @@ class AllPairs:
     def __init__(self, points: FloatArray) -> None:
         n_points, n_features = points.shape
         self._points = points
-        self._centre = np.mean(points, axis=0) if n_points else np.zeros(n_features)
+        self._centre = np.mean(points, axis=0)
         centred = points - self._centre
         squares = np.einsum("ij,ij->i", centred, centred)
         self._folded = np.empty((n_points, n_features + 1), dtype=np.float32)
         self._folded[:, :-1], self._folded[:, -1] = centred, -0.5 * squares
         # Rows farther from the centre than the farthest point by more than 1 have no neighbours.
-        self._far = float(np.sqrt(np.max(squares, initial=0.0))) + 1.5
+        self._far = float(np.sqrt(np.max(squares))) + 1.5
         # Entries are rounded, and d + 1 sums, of numbers that are together at most |x||z| + |z|²/2.
         self._error = (n_features + 4) * float(np.finfo(np.float32).eps) * 1.5 * self._far**2
 

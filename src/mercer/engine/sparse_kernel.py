@@ -68,16 +68,13 @@ class SparseGram:
         """Rows of a tile, by rows: where they start, columns and values."""
         return self.starts[tile.first : tile.first + tile.n_rows + 1], self.index, self.values
 
-    def first(self, size: int) -> Any:
-        """The kernel matrix of the points in the first places, as SciPy has it."""
-        stop = self.starts[size]
-        rows = (self.values[:stop], self.index[:stop], self.starts[: size + 1])
-        return sparse.csr_array(sparse.csr_array(rows, shape=(size, self.n_points))[:, :size])
+    def as_scipy(self) -> Any:
+        """K, as SciPy has it, without a copy of its values."""
+        return sparse.csr_array((self.values, self.index, self.starts), shape=(self.n_points, self.n_points))
 
     def plus_diagonal(self, diagonal: FloatArray) -> Any:
-        """K + diag, as SciPy has it."""
-        matrix = sparse.csr_array((self.values.astype(np.float64), self.index, self.starts), shape=(self.n_points,) * 2)
-        return sparse.csr_array(matrix + sparse.diags_array(diagonal))
+        """K + diag, as SciPy has it, in float64."""
+        return sparse.csr_array(self.as_scipy() + sparse.diags_array(diagonal))
 
 
 @stored
@@ -98,8 +95,7 @@ class SparseKernel:
         self._set_units(n_features)
         # Differences of rows that are close together, but far from zero, are known better than their quotients.
         sample = points[:: max(1, len(points) // _SAMPLE)]
-        middle = np.sort(sample, axis=0)[len(sample) // 2] if len(sample) else np.zeros(n_features)
-        self._centre = np.asarray(middle, dtype=np.float64)
+        self._centre = np.asarray(np.sort(sample, axis=0)[len(sample) // 2], dtype=np.float64)
         scaled = self._scaled(points)
         if not np.all(np.abs(scaled) <= _FAR):
             raise ValueError("rows are too large for the kernel's length scale: X / length_scale overflows. Scale X.")
@@ -143,7 +139,7 @@ class SparseKernel:
             counts += self._grid.at(places[len(counts) : len(counts) + 16]).counts.tolist()
         is_exact = len(counts) == n_points or len(counts) < 2
         error = 0.0 if is_exact else float(np.std(counts, ddof=1) / np.sqrt(len(counts)))
-        return float(np.mean(counts)) if counts else 0.0, error
+        return float(np.mean(counts)), error
 
     def check_memory(self, rng: np.random.Generator) -> None:
         """Raise ``MemoryError`` if the matrix would not fit."""
@@ -160,7 +156,7 @@ class SparseKernel:
     def gram(self, *, executor: Executor) -> SparseGram:
         """All kernel values between the points that are not zero."""
         n_points = len(self.order)
-        bounds = [*range(0, n_points, _CHUNK), n_points] if n_points else [0, 0]
+        bounds = [*range(0, n_points, _CHUNK), n_points]
         return _assembled(executor.reduce(_UpperTriangle(self), Spans(bounds)), n_points, self._dtype)
 
     def upper_triangle(self, tile: Tile) -> _Piece:

@@ -174,8 +174,7 @@ class CompactSystem:
         """
         if self.gram.n_points <= _PART:
             return False
-        whole = self.gram.first(_PART)
-        parts = (sparse.csr_array(whole[: _PART // 2, : _PART // 2]), whole)
+        parts = (self.gram.as_scipy()[:size, :size] for size in (_PART // 2, _PART))
         half_fill, fill = (count_fill(part, ordering_permutation(part, "amd")) for part in parts)
         guess = fill * (self.gram.n_points / _PART) ** np.log2(fill / half_fill)
         return bool(guess > _SLACK * _FACTORED)
