@@ -17,7 +17,7 @@ from mercer._stored.checks import check_finite, check_shape, need
 from mercer._typing import FloatArray
 from mercer.engine import Executor, Sequence, SparseGram, SparseKernel, available_memory
 from mercer.exceptions import NotPositiveDefiniteError, warn
-from mercer.solvers.conjugate_gradient import conjugate_gradient, print_residual
+from mercer.solvers.conjugate_gradient import conjugate_gradient
 from mercer.solvers.dense import pivoted_cholesky
 from mercer.solvers.lanczos import extreme_eigenvalues, stochastic_log_determinant
 from mercer.solvers.preconditioners import Incomplete, Jacobi, NystromPreconditioner, Unchanged
@@ -106,7 +106,7 @@ class CompactSystem:
             precondition=self._precondition or Jacobi(self.diagonal + self._prior),
             tol=options.tol,
             max_iter=options.max_iter,
-            callback=print_residual if executor.verbose else None,
+            verbose=executor.verbose,
         )
         self.n_iter = result.iterations
         if not result.converged:

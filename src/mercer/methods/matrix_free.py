@@ -8,7 +8,7 @@ from mercer._typing import FloatArray
 from mercer._validation import check_random_state
 from mercer.engine import ArrayTable, Executor, Features, Rows, kernel_times, normal_statistics, transposed_times
 from mercer.kernels import Kernel
-from mercer.solvers.conjugate_gradient import IterativeSolution, conjugate_gradient, print_residual
+from mercer.solvers.conjugate_gradient import IterativeSolution, conjugate_gradient
 from mercer.solvers.dense import pivoted_cholesky
 from mercer.solvers.preconditioners import NystromPreconditioner
 
@@ -54,5 +54,5 @@ def solve_matrix_free(
         noise=noise,
         weights=weights,
     )
-    callback = print_residual if executor.verbose else None
-    return conjugate_gradient(apply, right, precondition=precondition, tol=tol, max_iter=max_iter, callback=callback)
+    verbose = executor.verbose
+    return conjugate_gradient(apply, right, precondition=precondition, tol=tol, max_iter=max_iter, verbose=verbose)

@@ -63,20 +63,13 @@ class Incomplete:
 
     .. math:: LDL^\top \approx A + \tau\,\mathrm{diag}(A)
 
-    L has entries where the lower triangle of A has entries that matter. The factorisation of a positive definite matrix
-    may break down; then τ is set to 10⁻³, and doubled until it succeeds, as it must once the diagonal dominates
-    (Manteuffel). Whatever τ is, the operator is symmetric positive definite, and conjugate gradients solve the system
-    with A itself.
+    The factorisation of a positive definite matrix may break down; then τ is set to 10⁻³, and doubled until it
+    succeeds, as it must once the diagonal dominates (Manteuffel). Whatever τ is, the operator is symmetric positive
+    definite, and conjugate gradients solve the system with A itself.
 
-    Cost: n·m² operations for m entries in a row of L, for each shift that is tried; 4·nnz(L) for each column it is
-    applied to; 12 bytes for each entry of L.
-
-    Parameters
-    ----------
-    matrix : csr_array (n, n)
-        Symmetric positive definite, both triangles stored.
-    drop_tol : float
-        Entries with :math:`|a_{ij}| \leq \mathrm{drop\_tol}\,\sqrt{a_{ii}a_{jj}}` are left out, 0 for none.
+    Both triangles of the matrix are stored. Entries with :math:`|a_{ij}| \leq \mathrm{drop\_tol}\,\sqrt{a_{ii}a_{jj}}`
+    are left out. Cost: n·m² operations for m entries in a row of L, for each shift that is tried; 4·nnz(L) for each
+    column it is applied to; 12 bytes for each entry of L.
     """
 
     lower: csc_array  # L, unit lower triangular, indices sorted
