@@ -34,11 +34,8 @@ class AllPairs:
         self._far = float(np.sqrt(np.max(squares))) + 1.5
         # Entries are rounded, and d + 1 sums, of numbers that are together at most |x||z| + |z|²/2.
         self._error = (n_features + 4) * float(np.finfo(np.float32).eps) * 1.5 * self._far**2
-
-    @property
-    def is_sharp(self) -> bool:
-        """Whether rounding leaves few pairs undecided, as it does unless points are many radii from each other."""
-        return bool(self._error < _LARGEST_ERROR)
+        # Whether rounding leaves few pairs undecided, as it does unless points are many radii from each other.
+        self.is_sharp = self._error < _LARGEST_ERROR
 
     def find(self, rows: FloatArray, counts: IntArray, own: int = -1) -> tuple[IntArray, FloatArray]:
         """Fill in the counts; return numbers of the points within 1 of each row, and their squared distances."""

@@ -102,30 +102,26 @@ def nearest_rows(
 
 @dataclass
 class _Smallest:
-    """The smallest squared distances so far that are not zero, and the largest of all."""
+    """The smallest squared distances so far that are not zero."""
 
     most: int
     squares: FloatArray
-    largest: float = 0.0
-
-    def add(self, squares: FloatArray, largest: float) -> None:
-        self.largest = max(self.largest, largest)
-        bound = np.max(self.squares) if len(self.squares) == self.most else np.inf
-        squares = np.concatenate([self.squares, squares[(squares > 0) & (squares < bound)]])
-        self.squares = np.partition(squares, self.most - 1)[: self.most] if len(squares) > self.most else squares
 
     def merge_in_place(self, other: _Smallest) -> None:
-        self.add(other.squares, other.largest)
+        bound = np.max(self.squares) if len(self.squares) == self.most else np.inf
+        smaller = (other.squares > 0) & (other.squares < bound)
+        squares = np.concatenate([self.squares, other.squares[smaller]])
+        self.squares = np.partition(squares, self.most - 1)[: self.most] if len(squares) > self.most else squares
 
 
 @dataclass(frozen=True)
-class _SmallestDistances(_FromPoints, Pass[_Smallest, _Smallest]):
-    n_neighbours: int
+class _SmallestDistances(_FromPoints, Pass[_Smallest, FloatArray]):
+    most: int
 
     name = "distances"
 
     def start(self) -> _Smallest:
-        return _Smallest(self.n_neighbours * len(self.points), np.empty(0))
+        return _Smallest(self.most, np.empty(0))
 
     def add(self, state: _Smallest, tile: Tile) -> None:
         with np.errstate(over="ignore"):
@@ -133,7 +129,10 @@ class _SmallestDistances(_FromPoints, Pass[_Smallest, _Smallest]):
         scale = _squares(x)[:, np.newaxis] + self.squares
         squares = scale - 2.0 * x @ self.scaled_points.T
         squares[squares < 64.0 * np.finfo(np.float64).eps * scale] = 0.0  # rounding
-        state.add(squares.ravel(), float(np.max(squares, initial=0.0)))
+        state.merge_in_place(_Smallest(self.most, squares.ravel()))
+
+    def finish(self, state: _Smallest) -> FloatArray:
+        return state.squares
 
 
 def neighbour_distance(rows: Rows, sample: FloatArray, n_neighbours: int, *, executor: Executor) -> float:
@@ -141,9 +140,10 @@ def neighbour_distance(rows: Rows, sample: FloatArray, n_neighbours: int, *, exe
 
     Twice the largest distance, if there are not so many; 1 if all rows are equal. Cost: n·q·d for q rows in the sample.
     """
-    sample = np.asarray(sample, dtype=np.float64)
+    sample, most = np.asarray(sample, dtype=np.float64), n_neighbours * len(sample)
     unit = float(np.max(np.abs(sample - np.median(sample, axis=0)), initial=0.0)) or 1.0  # whose square is a number
-    found = executor.reduce(_SmallestDistances(sample, unit, n_neighbours), ArrayTable(rows))
-    if len(found.squares) == found.most:
-        return unit * float(np.sqrt(np.max(found.squares)))
-    return 2.0 * unit * float(np.sqrt(found.largest)) if found.largest > 0 else 1.0
+    squares = executor.reduce(_SmallestDistances(sample, unit, most), ArrayTable(rows))
+    if not len(squares):
+        return 1.0
+    distance = unit * float(np.sqrt(np.max(squares)))
+    return distance if len(squares) == most else 2.0 * distance

@@ -64,10 +64,6 @@ class SparseGram:
         bounds[0], bounds[-1] = 0, self.n_points
         return executor.map(_Times(self, np.ascontiguousarray(vectors)), Spans(bounds.tolist()))
 
-    def entries(self, tile: Tile) -> tuple[IntArray, IntArray, FloatArray]:
-        """Rows of a tile, by rows: where they start, columns and values."""
-        return self.starts[tile.first : tile.first + tile.n_rows + 1], self.index, self.values
-
     def as_scipy(self) -> Any:
         """K, as SciPy has it, without a copy of its values."""
         return sparse.csr_array((self.values, self.index, self.starts), shape=(self.n_points, self.n_points))
@@ -166,29 +162,20 @@ class SparseKernel:
 
     def cross(self, rows: FloatArray) -> Any:
         """Kernel values between rows (q, d) and the points in their places, a SciPy array (q, n)."""
-        return self._matrix(self._find(rows))
-
-    def columns(self, places: IntArray) -> Any:
-        """Kernel values between all points and those in some places, both in places, a SciPy array (n, q)."""
-        return sparse.csr_array(self._matrix(self._grid.at(places)).T)
+        starts, index, values = self.entries(rows)
+        return sparse.csr_array((values, index, starts), shape=(len(rows), len(self.order)))
 
     def times(self, rows: Rows, vectors: FloatArray, *, executor: Executor) -> FloatArray:
         """k(rows, points) v for vectors (n, p) in places, shape (q, p)."""
         width = 512  # neighbours, and what is looked at to find them
         return executor.map(_Times(self, np.ascontiguousarray(vectors), width, _CHUNK), ArrayTable(rows))
 
-    def entries(self, tile: Tile) -> tuple[IntArray, IntArray, FloatArray]:
-        """Kernel values between the rows of a tile and all points, as in ``SparseGram.entries``."""
-        found = self._find(tile.rows)
-        return found.starts, found.index, self._values(found)
-
-    def _matrix(self, found: Neighbours) -> Any:
-        shape = (len(found.counts), len(self.order))
-        return sparse.csr_array((self._values(found), found.index, found.starts), shape=shape)
-
-    def _find(self, rows: FloatArray) -> Neighbours:
+    def entries(self, rows: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
+        """Kernel values between rows and all points, by rows: where they start, places and values."""
         # Rows that overflow are far from all points.
-        return self._grid.find(np.clip(np.nan_to_num(self._scaled(rows), nan=np.inf), -2.0 * _FAR, 2.0 * _FAR))
+        scaled = np.clip(np.nan_to_num(self._scaled(rows), nan=np.inf), -2.0 * _FAR, 2.0 * _FAR)
+        found = self._grid.find(scaled)
+        return found.starts, found.index, self._values(found)
 
     def _scaled(self, rows: FloatArray) -> FloatArray:
         """Rows in units of the support."""
@@ -232,7 +219,12 @@ class _Times(RowPass):
         return self.vectors.shape[1:]
 
     def apply(self, tile: Tile, out: AnyArray) -> None:
-        multiply(*self.matrix.entries(tile), self.vectors, out)
+        if isinstance(self.matrix, SparseKernel):
+            starts, index, values = self.matrix.entries(tile.rows)
+        else:
+            starts = self.matrix.starts[tile.first : tile.first + tile.n_rows + 1]
+            index, values = self.matrix.index, self.matrix.values
+        multiply(starts, index, values, self.vectors, out)
 
 
 def _assembled(parts: list[_Piece], n_points: int, dtype: np.dtype[Any]) -> SparseGram:

@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from mercer._stored import stored
 from mercer._stored.checks import check_finite, check_shape, need
 from mercer._typing import FloatArray
-from mercer.engine import Executor, Sequence, SparseGram, SparseKernel, available_memory
+from mercer.engine import Executor, Sequence, SparseGram, available_memory
 from mercer.exceptions import NotPositiveDefiniteError, warn
 from mercer.solvers.conjugate_gradient import conjugate_gradient
 from mercer.solvers.dense import pivoted_cholesky
@@ -66,14 +66,14 @@ class CompactSystem:
     factor: SparseFactor | None
     _precondition: Preconditioner | None
 
-    def __init__(self, kernel: SparseKernel, gram: SparseGram, diagonal: FloatArray, options: Options) -> None:
+    def __init__(self, gram: SparseGram, diagonal: FloatArray, options: Options) -> None:
         self.gram, self.diagonal, self.options = gram, diagonal, options
         self.n_iter = 1
         self.factor = self._factored()
-        self._precondition = self._make_preconditioner(kernel) if self.factor is None else None
+        self._precondition = None  # until it is needed
 
     def __getstate__(self) -> dict[str, Any]:
-        # What is made of functions cannot be pickled: the diagonal takes its place.
+        # What is made of functions cannot be pickled, and is made again where it is needed.
         return vars(self) | ({"_precondition": None} if self.options.preconditioner == "two-level" else {})
 
     def check_stored(self) -> None:
@@ -86,11 +86,6 @@ class CompactSystem:
             need(pivots is None or len(pivots) == n, "a factor is not of the size of its matrix.")
         need(self.factor is not None or np.all(self.diagonal > 0), "noises are not positive.")
 
-    def rebuild_preconditioner(self, kernel: SparseKernel) -> None:
-        """Make the two-level preconditioner, which is made of functions and not stored, of the same numbers again."""
-        if self.factor is None and self.options.preconditioner == "two-level":
-            self._precondition = self._make_preconditioner(kernel)
-
     def apply(self, vectors: FloatArray, executor: Executor) -> FloatArray:
         """H v for vectors (n, p)."""
         return self.gram.times(vectors, executor=executor) + self.diagonal[:, np.newaxis] * vectors
@@ -100,10 +95,12 @@ class CompactSystem:
         if self.factor is not None:
             return self.factor.solve(right)
         options = self.options
+        if self._precondition is None:
+            self._precondition = self._make_preconditioner()
         result = conjugate_gradient(
             partial(self.apply, executor=executor),
             right,
-            precondition=self._precondition or Jacobi(self.diagonal + self._prior),
+            precondition=self._precondition,
             tol=options.tol,
             max_iter=options.max_iter,
             verbose=executor.verbose,
@@ -142,11 +139,6 @@ class CompactSystem:
         # The largest eigenvalue is found at once, the least slowly and from above: noise bounds it from below.
         return found.largest / (noise + least if noise + least > 0 else found.smallest)
 
-    @property
-    def _prior(self) -> float:
-        """The number on the diagonal of K."""
-        return float(np.max(self.gram.values, initial=0.0))
-
     def _factored(self) -> SparseFactor | None:
         """The factor, if it is asked for, or if it is small."""
         choose = self.options.solver == "auto"
@@ -179,8 +171,8 @@ class CompactSystem:
         guess = fill * (self.gram.n_points / _PART) ** np.log2(fill / half_fill)
         return bool(guess > _SLACK * _FACTORED)
 
-    def _make_preconditioner(self, kernel: SparseKernel) -> Preconditioner:
-        name = self.options.preconditioner
+    def _make_preconditioner(self) -> Preconditioner:
+        name, prior = self.options.preconditioner, float(np.max(self.gram.values))  # which is on the diagonal of K
         if name == "auto":
             available = available_memory()
             fits = available is None or _BYTES_FOR_INCOMPLETE * self.gram.nnz < available
@@ -188,10 +180,10 @@ class CompactSystem:
         if name is None:
             return Unchanged()
         if name == "jacobi":
-            return Jacobi(self.diagonal + self._prior)
+            return Jacobi(self.diagonal + prior)
         if name == "incomplete":
             return Incomplete(self.gram.plus_diagonal(self.diagonal))
-        return _two_level(kernel, self.diagonal, self._prior)
+        return _two_level(self.gram, self.diagonal, prior)
 
     def _takes_long(self) -> bool:
         """Whether conjugate gradients would need many steps: √κ/2 · log(2/tol), with κ bounded by sums of rows."""
@@ -228,11 +220,11 @@ def least_eigenvalue(gram: SparseGram, noise: float, rng: np.random.Generator, e
     return bound
 
 
-def _two_level(kernel: SparseKernel, diagonal: FloatArray, prior: float) -> NystromPreconditioner:
+def _two_level(gram: SparseGram, diagonal: FloatArray, prior: float) -> NystromPreconditioner:
     """The inverse of Q + diag(K - Q) + λW⁻¹, with Q = K_nr K_rr⁻¹ K_rn on points spread over the places."""
     n_points = len(diagonal)
     places = np.unique(np.linspace(0, n_points - 1, min(_COARSE, n_points)).astype(np.intp))
-    columns = kernel.columns(places)  # (n, r), sparse
+    columns = gram.as_scipy()[:, places]  # (n, r), sparse
     factor = pivoted_cholesky(columns[places].toarray(), tolerance=_RANK_TOLERANCE)
     columns, lower = sparse.csr_array(columns[:, factor.order]), factor.lower
     # What the coarse points cannot represent of a row counts as noise of its own.
@@ -241,12 +233,11 @@ def _two_level(kernel: SparseKernel, diagonal: FloatArray, prior: float) -> Nyst
     weights = noise / spread
     inner = (columns.T @ (columns * weights[:, np.newaxis])).toarray()
     half = solve_triangular(lower, inner, lower=True)
-    gram = solve_triangular(lower, half.T, lower=True)
     return NystromPreconditioner(
         times=lambda vectors: columns @ vectors,
         transposed_times=lambda vectors: columns.T @ vectors,
         lower=lower,
-        gram=gram,
+        gram=solve_triangular(lower, half.T, lower=True),
         noise=noise,
         weights=weights,
     )
