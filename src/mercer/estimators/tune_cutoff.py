@@ -163,8 +163,8 @@ class _Search:
         self.some = np.sort(order[n_held_out:][:max_rows])
         self.some_rows = np.asarray(self._X[self.some], dtype=np.float64)
         self.trials: list[Trial] = []
-        self.best, self._losses = Trial(np.ones(self.n_features), 0.0, 0.0), np.empty(0)  # by row
-        self._verbose = verbose
+        self.best, self._verbose = Trial(np.ones(self.n_features), 0.0, 0.0), verbose
+        self._losses: FloatArray = np.empty(0)  # of the best, by row
 
     def groups(self, given: Sequence[Sequence[int]] | None) -> list[list[int]]:
         """Groups of features as they are given, else one by one, those of two values together."""
