@@ -61,7 +61,7 @@ def _searched(X: Any) -> list[Any]:
     chosen, grid.all_pairs = "cells" if grid.all_pairs is None else "all distances", None
     near = grid.among(0, n)
     second = time.perf_counter()
-    grid.all_pairs = AllPairs(grid.points)
+    grid.all_pairs = AllPairs(grid.cells.points)
     grid.among(0, n)
     third = time.perf_counter()
     pairs = KDTree(X).query_pairs(radius, output_type="ndarray")

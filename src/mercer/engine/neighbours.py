@@ -72,11 +72,6 @@ class Neighbours:
     squares: FloatArray  # squared distances, in units of the radius
     n_looked_at: int  # how many points were looked at
 
-    @property
-    def starts(self) -> IntArray:
-        """Where the neighbours of each row begin, and the last end, shape (q + 1,)."""
-        return np.concatenate([[0], np.cumsum(self.counts)])
-
 
 @stored
 class Grid:
@@ -126,13 +121,8 @@ class Grid:
     def rebuild_stored(self) -> None:
         """Set what follows from the points: all distances are taken where the cells tell too few points apart."""
         self.n_features = len(self._columns)
-        all_pairs = AllPairs(self.points) if self.share_looked_at > _CROWDED else None
+        all_pairs = AllPairs(self.cells.points) if self.share_looked_at > _CROWDED else None
         self.all_pairs = all_pairs if all_pairs is not None and all_pairs.is_sharp else None
-
-    @property
-    def points(self) -> FloatArray:
-        """The points in their order, with their coordinates in another one."""
-        return self.cells.points
 
     def prepare(self, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Rows as ``find`` takes them, and their projections."""
@@ -148,11 +138,11 @@ class Grid:
 
     def at(self, places: IntArray) -> Neighbours:
         """Points at a distance below 1 of those in some places."""
-        return self._find(self.points[places], self.cells.along[places])
+        return self._find(self.cells.points[places], self.cells.along[places])
 
     def among(self, start: int, stop: int) -> Neighbours:
         """The same for places start to stop, each with itself and those that follow: so all pairs are found once."""
-        return self._find(self.points[start:stop], self.cells.along[start:stop], start)
+        return self._find(self.cells.points[start:stop], self.cells.along[start:stop], start)
 
     def _find(self, rows: FloatArray, along: FloatArray, own: int = -1) -> Neighbours:
         """If own is not negative, row i is the point in place own + i, and those before it are left out."""

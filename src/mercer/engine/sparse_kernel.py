@@ -86,21 +86,15 @@ class SparseKernel:
     _grid: Grid
 
     def __init__(self, kernel: Compact, points: FloatArray, dtype: Any = np.float64) -> None:
-        n_features = points.shape[1]
-        self._kernel, self._dtype = kernel.for_dimension(n_features), np.dtype(dtype)
-        self._set_units(n_features)
+        self._kernel, self._dtype = kernel.for_dimension(points.shape[1]), np.dtype(dtype)
         # Differences of rows that are close together, but far from zero, are known better than their quotients.
         sample = points[:: max(1, len(points) // _SAMPLE)]
         self._centre = np.asarray(np.sort(sample, axis=0)[len(sample) // 2], dtype=np.float64)
+        self.rebuild_stored()
         scaled = self._scaled(points)
         if not np.all(np.abs(scaled) <= _FAR):
             raise ValueError("rows are too large for the kernel's length scale: X / length_scale overflows. Scale X.")
         self._grid = Grid(scaled)
-
-    def _set_units(self, n_features: int) -> None:
-        self._n_features, self._support = n_features, self._kernel.support(n_features)
-        scale = np.asarray(self._kernel.length_scale, dtype=np.float64)
-        self._unit = np.broadcast_to(scale * self._support, n_features)
 
     def check_stored(self) -> None:
         """Refuse a kernel or a grid of other features."""
@@ -111,14 +105,17 @@ class SparseKernel:
 
     def rebuild_stored(self) -> None:
         """Set what follows from the kernel."""
-        self._set_units(self._grid.n_features)
+        self._n_features = len(self._centre)
+        self._support = self._kernel.support(self._n_features)
+        scale = np.asarray(self._kernel.length_scale, dtype=np.float64)
+        self._unit = np.broadcast_to(scale * self._support, self._n_features)
 
     def is_of(self, kernel: Compact, points: FloatArray) -> bool:
         """Whether it was made of this kernel and these points."""
         return (
-            points.shape == self._grid.points.shape
+            points.shape == self._grid.cells.points.shape
             and self._kernel.equals(kernel.for_dimension(self._n_features))
-            and np.array_equal(self._grid.prepare(self._scaled(points[self.order]))[0], self._grid.points)
+            and np.array_equal(self._grid.prepare(self._scaled(points[self.order]))[0], self._grid.cells.points)
         )
 
     @property
@@ -175,7 +172,7 @@ class SparseKernel:
         # Rows that overflow are far from all points.
         scaled = np.clip(np.nan_to_num(self._scaled(rows), nan=np.inf), -2.0 * _FAR, 2.0 * _FAR)
         found = self._grid.find(scaled)
-        return found.starts, found.index, self._values(found)
+        return np.concatenate([[0], np.cumsum(found.counts)]), found.index, self._values(found)
 
     def _scaled(self, rows: FloatArray) -> FloatArray:
         """Rows in units of the support."""

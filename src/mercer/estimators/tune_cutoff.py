@@ -220,10 +220,13 @@ class _Search:
         self.trials.append(trial)
         if self._verbose:
             print(f"mercer: trial {len(self.trials)}: error {trial.error:.4g} ({seconds:.1f} s)", file=sys.stderr)
-        if not np.isfinite(trial.error) or (np.isfinite(self.best.error) and not _is_better(losses, self._losses)):
-            return False
-        self.best, self._losses = trial, losses
-        return True
+        better = np.isfinite(trial.error)
+        if better and np.isfinite(self.best.error):  # by more than a standard error of the difference
+            difference = self._losses - losses
+            better = np.mean(difference) > np.std(difference) / np.sqrt(len(difference))
+        if better:
+            self.best, self._losses = trial, losses
+        return bool(better)
 
     def improve(self, moves: Sequence[Callable[[Trial], Trial]], index: IntArray, *, most: int) -> None:
         """Make moves for as long as they help, again and again until none does, or so many trials were made."""
@@ -243,9 +246,3 @@ class _Search:
             and np.ptp(np.log(trial.scales / other.scales)) < _SAME
             for other in self.trials
         )
-
-
-def _is_better(losses: FloatArray, others: FloatArray) -> bool:
-    """Whether losses are smaller by more than a standard error of the difference."""
-    difference = others - losses
-    return bool(np.mean(difference) > np.std(difference) / np.sqrt(len(difference)))

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -65,12 +66,7 @@ def conjugate_gradient(
 
 
 def _descend(
-    apply: Operator,
-    residual: FloatArray,
-    precondition: Operator,
-    target: FloatArray,
-    max_iter: int,
-    report: Callable[[int, FloatArray], None],
+    apply: Operator, residual: FloatArray, precondition: Operator, target: FloatArray, max_iter: int, report: Any
 ) -> tuple[FloatArray, int]:
     """Run the recurrence from zero until it says that all systems are done, or breaks down; count its steps."""
     x, residual = np.zeros_like(residual), residual.copy()

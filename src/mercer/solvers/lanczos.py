@@ -18,17 +18,16 @@ C. C. Paige, Accuracy and effectiveness of the Lanczos algorithm for the symmetr
 Appl. 38 (2017).
 """
 
-from collections.abc import Callable, Iterator
-from typing import NamedTuple, TypeAlias
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
+from numpy.random import Generator
 from scipy.linalg import eigh_tridiagonal
 
 from mercer._typing import AnyArray, FloatArray
 from mercer.exceptions import NotPositiveDefiniteError
-
-Operator = Callable[[FloatArray], FloatArray]
-Random: TypeAlias = np.random.Generator | np.random.RandomState
+from mercer.solvers.conjugate_gradient import Operator
 
 _CHECK_EVERY = 10  # steps, or a twentieth of those made: the tridiagonal problem costs k², a step 2·nnz
 # Share of the largest Ritz value that the rounding of products and of T leaves undecided, whatever the recurrence says.
@@ -48,7 +47,7 @@ class ExtremeEigenvalues(NamedTuple):
 
 
 def extreme_eigenvalues(
-    apply: Operator, n: int, *, tol: float, max_iter: int, rng: Random, scale: float = 0.0, min_iter: int = 1
+    apply: Operator, n: int, *, tol: float, max_iter: int, rng: Generator, scale: float = 0.0, min_iter: int = 1
 ) -> ExtremeEigenvalues:
     """Bound the smallest and the largest eigenvalue of a symmetric matrix, given by its products.
 
@@ -74,7 +73,7 @@ def extreme_eigenvalues(
 
 
 def stochastic_log_determinant(
-    apply: Operator, n: int, *, n_probes: int, n_steps: int, rng: Random
+    apply: Operator, n: int, *, n_probes: int, n_steps: int, rng: Generator
 ) -> tuple[float, float]:
     r"""Estimate log det H of a symmetric positive definite matrix, and the standard error of the estimate.
 

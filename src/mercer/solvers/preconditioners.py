@@ -8,7 +8,6 @@ References
 T. A. Manteuffel, An incomplete factorization technique for positive definite linear systems, Math. Comp. 34 (1980).
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -22,9 +21,8 @@ from mercer._stored import stored
 from mercer._stored.checks import check_unit_lower
 from mercer._typing import FloatArray
 from mercer.exceptions import NotPositiveDefiniteError
+from mercer.solvers.conjugate_gradient import Operator
 from mercer.solvers.sparse_cholesky import solve_in_place
-
-Operator = Callable[[FloatArray], FloatArray]
 
 _FIRST_SHIFT = 1e-3  # share of the diagonal that is added when the factorisation first breaks down
 # Least share of its diagonal entry that a pivot may keep: below √eps its column of L is mostly rounding error.
