@@ -150,7 +150,14 @@ class Grid:
         if self.all_pairs is not None:
             index, squares = self.all_pairs.find(rows, counts, own)
             return Neighbours(counts, index, squares, len(rows) * len(self.order))
-        return Neighbours(counts, *_search(self.cells, rows, along, counts, own))
+        index, squares = np.empty(16 * len(rows) + 16, dtype=np.int32), np.empty(16 * len(rows) + 16)
+        progress, window = np.zeros(4, dtype=np.int64), np.zeros((2, 3), dtype=np.int64)
+        # Compiled code makes no arrays, which takes long to compile: it comes back when these are full.
+        while _search_rows(self.cells, rows, along, (counts, index, squares), (progress, *window), own):
+            index.resize(2 * progress[3], refcheck=False)
+            squares.resize(2 * progress[3], refcheck=False)
+        found = progress[1]
+        return Neighbours(counts, index[:found].copy(), squares[:found].copy(), int(progress[2]))
 
 
 def _principal_axes(sample: FloatArray) -> tuple[FloatArray, IntArray]:
@@ -188,20 +195,6 @@ def _cell_numbers(along: FloatArray, shape: IntArray, low: FloatArray, side: Flo
     used = slice(along.shape[1] - 1)
     place = np.clip(np.floor((along[:, used] - low[used]) / side[used]), 0, shape[used] - 1).astype(np.intp)
     return np.asarray(place @ np.array([shape[1] * shape[2], shape[2], 1])[used])
-
-
-def _search(
-    cells: Cells, rows: FloatArray, along: FloatArray, counts: IntArray, own: int
-) -> tuple[IntArray, FloatArray, int]:
-    """Fill in the counts; return the places of neighbours, their squared distances, and how many were looked at."""
-    index, squares = np.empty(16 * len(rows) + 16, dtype=np.int32), np.empty(16 * len(rows) + 16)
-    progress, window = np.zeros(4, dtype=np.int64), np.zeros((2, 3), dtype=np.int64)
-    # Compiled code makes no arrays, which takes long to compile: it comes back when these are full.
-    while _search_rows(cells, rows, along, (counts, index, squares), (progress, *window), own):
-        index.resize(2 * progress[3], refcheck=False)
-        squares.resize(2 * progress[3], refcheck=False)
-    found = progress[1]
-    return index[:found].copy(), squares[:found].copy(), int(progress[2])
 
 
 @jit

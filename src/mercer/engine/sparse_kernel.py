@@ -152,11 +152,6 @@ class SparseKernel:
         bounds = [*range(0, n_points, _CHUNK), n_points]
         return _assembled(executor.reduce(_UpperTriangle(self), Spans(bounds)), n_points, self._dtype)
 
-    def upper_triangle(self, tile: Tile) -> _Piece:
-        """Neighbours of the points in the places of a tile among those that follow."""
-        found = self._grid.among(tile.first, tile.first + tile.n_rows)
-        return found.counts, found.index, self._values(found)
-
     def cross(self, rows: FloatArray) -> Any:
         """Kernel values between rows (q, d) and the points in their places, a SciPy array (q, n)."""
         starts, index, values = self.entries(rows)
@@ -197,7 +192,8 @@ class _UpperTriangle(Pass[list[_Piece], list[_Piece]]):
         return []
 
     def add(self, state: list[_Piece], tile: Tile) -> None:
-        state.append(self.kernel.upper_triangle(tile))
+        found = self.kernel._grid.among(tile.first, tile.first + tile.n_rows)
+        state.append((found.counts, found.index, self.kernel._values(found)))
 
 
 @dataclass(frozen=True)

@@ -166,15 +166,14 @@ class CompactVariance:
         """Covariance of the function between the rows, shape (n, n)."""
         block = rows.read(0, rows.n_rows).astype(np.float64)
         values = self.sparse_kernel.cross(block)
-        result = self.kernel(block) - values @ self.system.solve(_columns(values), executor)
+        result = self.kernel(block) - values @ self.system.solve(values.T.toarray(), executor)
         if self.eta is not None:
             residual = 1.0 - values @ self.eta
             result += np.outer(residual, residual) / np.sum(self.eta)
         result = (result + result.T) / 2
         if len(result):
             self._refuse_negative(float(np.linalg.eigvalsh(result)[0]) / len(result), "an eigenvalue of the covariance")
-        diagonal = np.einsum("ii->i", result)
-        diagonal[...] = self._not_negative(diagonal)
+        np.fill_diagonal(result, self._not_negative(np.diagonal(result)))
         return np.asarray(result)
 
     def _not_negative(self, variances: FloatArray) -> FloatArray:
@@ -212,9 +211,4 @@ class _Reduction(RowPass):
 
 
 def _by_gradients(system: CompactSystem, executor: Executor, values: Any) -> FloatArray:
-    return np.asarray(values.multiply(system.solve(_columns(values), executor).T).sum(axis=1))
-
-
-def _columns(values: Any) -> FloatArray:
-    """Sparse rows as right-hand sides, in float64 as conjugate gradients need it."""
-    return np.asarray(values.T.toarray(), dtype=np.float64)
+    return np.asarray(values.multiply(system.solve(values.T.toarray(), executor).T).sum(axis=1))

@@ -94,16 +94,12 @@ class CompactSystem:
         """H⁻¹ right, for right-hand sides (n, p)."""
         if self.factor is not None:
             return self.factor.solve(right)
-        options = self.options
         if self._precondition is None:
             self._precondition = self._make_preconditioner()
+        options, apply, verbose = self.options, partial(self.apply, executor=executor), executor.verbose
+        right = right.astype(np.float64, copy=False)  # or steps would be rounded to float32
         result = conjugate_gradient(
-            partial(self.apply, executor=executor),
-            right,
-            precondition=self._precondition,
-            tol=options.tol,
-            max_iter=options.max_iter,
-            verbose=executor.verbose,
+            apply, right, precondition=self._precondition, tol=options.tol, max_iter=options.max_iter, verbose=verbose
         )
         self.n_iter = result.iterations
         if not result.converged:
@@ -132,10 +128,8 @@ class CompactSystem:
 
     def condition(self, least: float, rng: np.random.Generator, executor: Executor) -> float:
         """Estimate of the condition number of H, from above if there is noise; ``least`` bounds eigenvalues of K."""
-        noise, apply = float(np.min(self.diagonal)), partial(self.apply, executor=executor)
-        found = extreme_eigenvalues(
-            apply, self.gram.n_points, tol=_TOLERANCE, max_iter=_SPECTRUM_STEPS, rng=rng, scale=noise
-        )
+        noise, apply, n = float(np.min(self.diagonal)), partial(self.apply, executor=executor), self.gram.n_points
+        found = extreme_eigenvalues(apply, n, tol=_TOLERANCE, max_iter=_SPECTRUM_STEPS, rng=rng, scale=noise)
         # The largest eigenvalue is found at once, the least slowly and from above: noise bounds it from below.
         return found.largest / (noise + least if noise + least > 0 else found.smallest)
 
@@ -196,16 +190,9 @@ class CompactSystem:
 def least_eigenvalue(gram: SparseGram, noise: float, rng: np.random.Generator, executor: Executor) -> float:
     """Bound the least eigenvalue of K from below; raise if K + λI is not safely positive definite."""
     scale = min(noise, 0.1 * float(np.max(gram.values, initial=0.0)))
-    affordable = max(_DEFINITE_STEPS, int(_DEFINITE_WORK / max(1, gram.nnz)))
-    found = extreme_eigenvalues(
-        partial(gram.times, executor=executor),
-        gram.n_points,
-        tol=_TOLERANCE,
-        min_iter=_LEAST_STEPS,
-        max_iter=min(affordable, _MOST_DEFINITE_STEPS),
-        rng=rng,
-        scale=scale,
-    )
+    most = min(max(_DEFINITE_STEPS, int(_DEFINITE_WORK / gram.nnz)), _MOST_DEFINITE_STEPS)
+    apply, n = partial(gram.times, executor=executor), gram.n_points
+    found = extreme_eigenvalues(apply, n, tol=_TOLERANCE, min_iter=_LEAST_STEPS, max_iter=most, rng=rng, scale=scale)
     # A residual tells that some eigenvalue is that close, and may be smaller than its distance from the least: what is
     # subtracted is the tolerance, which is larger.
     bound = min(found.bound, found.smallest - _TOLERANCE * max(abs(found.smallest), scale))
