@@ -161,10 +161,7 @@ class Grid:
 
 
 def _principal_axes(sample: FloatArray) -> tuple[FloatArray, IntArray]:
-    """Axes of largest spread, shape (d, g + 1): those of the grid, and the one that sorts a cell; and columns likewise.
-
-    Axes along which there is no room for cells are left out.
-    """
+    """Axes of largest spread with room for cells (d, g + 1), of which the last sorts a cell; and columns likewise."""
     scaled = sample / np.max(np.abs(sample), initial=1e-300)
     second_moments = scaled.T @ scaled
     axes = np.linalg.eigh(second_moments)[1][:, ::-1][:, : _MOST_AXES + 1]
@@ -177,8 +174,6 @@ def _geometry(along: FloatArray, reach: float) -> tuple[IntArray, FloatArray, Fl
     """Cells along each of three axes, where they begin, and how long they are; no more cells than points."""
     n_points, n_axes = along.shape
     shape, low, side = np.ones(3, dtype=np.intp), np.zeros(3), np.full(3, np.inf)
-    if not n_axes:
-        return shape, low, side
     low[:n_axes] = np.min(along, axis=0)
     extent = np.max(along, axis=0) - low[:n_axes]
     wanted = np.maximum(np.floor(extent * _CELLS_PER_RADIUS[n_axes] / reach), 1.0)
@@ -186,8 +181,7 @@ def _geometry(along: FloatArray, reach: float) -> tuple[IntArray, FloatArray, Fl
         wanted[np.argmax(wanted)] /= 2.0
         wanted = np.maximum(np.floor(wanted), 1.0)
     shape[:n_axes] = wanted.astype(np.intp)
-    with np.errstate(divide="ignore"):
-        side[:n_axes] = np.where(extent > 0, extent / wanted, np.inf)
+    side[:n_axes] = np.where(extent > 0, extent / wanted, np.inf)
     return shape, low, side
 
 

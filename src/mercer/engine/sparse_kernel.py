@@ -75,10 +75,7 @@ class SparseGram:
 
 @stored
 class SparseKernel:
-    """A kernel of compact support, with numbers for parameters, between rows and points (n, d).
-
-    Kernel values have the ``dtype``, float64 or float32.
-    """
+    """A kernel of compact support between rows and points (n, d); its values are float64 or float32."""
 
     _kernel: Compact
     _dtype: np.dtype[Any]

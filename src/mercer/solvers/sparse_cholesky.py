@@ -59,11 +59,6 @@ class SparseFactor:
         need(np.all((self.parent == -1) | (self.parent > np.arange(n))), "the tree of a factor has a cycle.")
 
     @property
-    def nnz(self) -> int:
-        """Entries of L, its diagonal included."""
-        return int(self.lower.nnz)
-
-    @property
     def log_determinant(self) -> float:
         """The logarithm of det H."""
         return float(np.sum(np.log(self.pivots)))
