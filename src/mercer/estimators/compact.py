@@ -119,8 +119,7 @@ class CompactMachine(Shell):
     def _evaluate_rows(self, rows: Rows) -> FloatArray:
         vectors = self.expansion_.coefficients[self._sparse_kernel.order]
         values = self._sparse_kernel.times(rows, vectors, executor=make_executor(self))
-        values += self.expansion_.intercept
-        return as_dtype(values, rows.dtype)
+        return as_dtype(values + self.expansion_.intercept, rows.dtype)
 
 
 @stored

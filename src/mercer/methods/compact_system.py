@@ -209,8 +209,7 @@ def least_eigenvalue(gram: SparseGram, noise: float, rng: np.random.Generator, e
 
 def _two_level(gram: SparseGram, diagonal: FloatArray, prior: float) -> NystromPreconditioner:
     """The inverse of Q + diag(K - Q) + λW⁻¹, with Q = K_nr K_rr⁻¹ K_rn on points spread over the places."""
-    n_points = len(diagonal)
-    places = np.unique(np.linspace(0, n_points - 1, min(_COARSE, n_points)).astype(np.intp))
+    places = np.unique(np.linspace(0, len(diagonal) - 1, min(_COARSE, len(diagonal))).astype(np.intp))
     columns = gram.as_scipy()[:, places]  # (n, r), sparse
     factor = pivoted_cholesky(columns[places].toarray(), tolerance=_RANK_TOLERANCE)
     columns, lower = sparse.csr_array(columns[:, factor.order]), factor.lower

@@ -41,8 +41,7 @@ def solve_matrix_free(
     n = len(points)
     rank = min(n, 100 + int(4 * np.sqrt(n)))  # a pass over n·rank values stays small beside one over n²
     chosen = np.sort(check_random_state(random_state).permutation(n)[:rank])
-    block = np.empty((rank, rank))
-    block[...] = kernel.bind(points[chosen]).tile(rows.take(chosen))
+    block = np.array(kernel.bind(points[chosen]).tile(rows.take(chosen)), dtype=np.float64, order="C")
     factor = pivoted_cholesky(block, tolerance=_RANK_TOLERANCE)
     basis, lower = points[chosen[factor.order]], factor.lower
     table = ArrayTable(rows, weights=weights)

@@ -113,8 +113,7 @@ class NystromPreconditioner:
     weights: FloatArray  # (n,), the diagonal of W
 
     @cached_property
-    def _inner(self) -> Any:
-        """The factor of λI + VᵀWV."""
+    def _inner(self) -> Any:  # the factor of λI + VᵀWV
         return cho_factor(self.gram + self.noise * np.eye(len(self.gram)), lower=True, check_finite=False)
 
     def __call__(self, right: FloatArray) -> FloatArray:

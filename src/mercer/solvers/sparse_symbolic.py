@@ -42,8 +42,8 @@ def ordering_permutation(matrix: csr_array, ordering: str | IntArray) -> IntArra
         return np.asarray(reverse_cuthill_mckee(columns, symmetric_mode=True), dtype=np.intp)
     # An incomplete factorisation that drops everything off a dominant diagonal is little more than its ordering.
     pattern = csc_array((np.ones(columns.nnz), columns.indices, columns.indptr), shape=(n, n)) + n * eye_array(n)
-    order = _SUPERLU_NAMES[ordering]
-    return inverse(spilu(csc_array(pattern), drop_tol=1.0, fill_factor=1.0, permc_spec=order, **SYMMETRIC).perm_c)
+    name = _SUPERLU_NAMES[ordering]
+    return inverse(spilu(csc_array(pattern), drop_tol=1.0, fill_factor=1.0, permc_spec=name, **SYMMETRIC).perm_c)
 
 
 def count_fill(matrix: csr_array, permutation: IntArray, most: int = 2**62) -> int:
@@ -76,7 +76,7 @@ def inverse(order: IntArray) -> IntArray:
 
 
 def elimination_tree(columns: csc_array, order: IntArray, most: int = 2**62) -> tuple[IntArray, int]:
-    """Parent of each column of the permuted matrix's factor, -1 at a root, and its number of entries, up to ``most``."""
+    """Parent of each column of the permuted matrix's factor, -1 at a root, and its number of entries up to ``most``."""
     parent, mark = np.full(len(order), -1, dtype=np.int64), np.full(len(order), -1, dtype=np.int64)
     count = _walk_rows((columns.indptr, columns.indices, order, inverse(order)), parent, mark, most)
     return parent, int(count)
