@@ -125,8 +125,8 @@ def test_a_regular_matrix_gives_no_warning():
     ids=["entry", "negative", "zero", "slightly", "triangle"],
 )
 def test_an_indefinite_matrix_is_refused_with_the_remedy(matrix):
-    with pytest.raises(NotPositiveDefiniteError, match=r"my block is not positive definite.*larger noise"):
-        cholesky_in_place(matrix, name="my block")
+    with pytest.raises(NotPositiveDefiniteError, match=r"plus noise is not positive definite.*larger noise"):
+        cholesky_in_place(matrix)
 
 
 @pytest.fixture
@@ -180,9 +180,7 @@ def test_a_regular_matrix_keeps_all_rows(size):
 
 def test_pivots_fall():
     factor = pivoted_cholesky(positive_definite(30), tolerance=1e-12)
-    pivots = np.diagonal(factor.lower) ** 2
-    assert np.all(np.diff(pivots) <= 0)
-    assert factor.smallest_pivot == pytest.approx(pivots[-1] / pivots[0])
+    assert np.all(np.diff(np.diagonal(factor.lower)) <= 0)
 
 
 def test_the_lower_factor_is_clean():
@@ -228,8 +226,8 @@ def test_the_tolerance_is_relative():
     ids=["entry", "diagonal", "negative", "triangle"],
 )
 def test_a_pivoted_factor_refuses_indefinite_matrices_with_the_remedy(matrix):
-    with pytest.raises(NotPositiveDefiniteError, match=r"my basis is not positive definite.*positive definite kernel"):
-        pivoted_cholesky(matrix, tolerance=1e-10, name="my basis")
+    with pytest.raises(NotPositiveDefiniteError, match=r"the basis is not positive definite.*positive definite kernel"):
+        pivoted_cholesky(matrix, tolerance=1e-10)
 
 
 def test_where_all_kernel_values_vanish_one_point_is_kept():
