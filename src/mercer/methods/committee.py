@@ -32,6 +32,7 @@ from mercer.engine import (
     ConditionalStatistics,
     Executor,
     Rows,
+    SomeRows,
     conditional_statistics,
     nearest_points,
 )
@@ -255,7 +256,7 @@ def _by_clusters(
     n_sampled = min(len(index), _SAMPLE_PER_CLUSTER * n_clusters)
     sample = rows.take(np.sort(random_state.choice(index, n_sampled, replace=False)))
     centres = cluster_centres(sample, n_clusters, scale, random_state)
-    some = rows if len(index) == rows.n_rows else rows.subset(index)
+    some = rows if len(index) == rows.n_rows else SomeRows(rows, index)
     labels = nearest_points(some, centres, scale, executor=executor)
     parts = [part for part in (index[labels == label] for label in range(n_clusters)) if len(part)]
     if max(map(len, parts)) > _NO_PROGRESS * len(index):

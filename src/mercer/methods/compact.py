@@ -120,7 +120,7 @@ def resolve_compact(
         index = np.arange(table.n_rows) if table.weights is None else np.flatnonzero(table.weights)
         sample = table.rows.take(np.sort(rng.permutation(index)[:_SAMPLE]))
         kernel = kernel.with_radius(
-            neighbour_distance(table.rows.subset(index), sample, _NEIGHBOURS, executor=executor)
+            neighbour_distance(table.subset(index).rows, sample, _NEIGHBOURS, executor=executor)
         )
     resolved: Compact = resolve_kernel(kernel, table, random_state)
     return resolved

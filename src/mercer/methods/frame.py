@@ -39,7 +39,9 @@ def target_shift(table: ArrayTable, *, intercept: bool) -> FloatArray:
 
     A large offset would otherwise cost the sums their digits. Without an intercept it is zero.
     """
-    return table.mean_target() if intercept else np.zeros(table.n_outputs)
+    if not intercept:
+        return np.zeros(table.n_outputs)
+    return np.asarray(np.average(table.targets, axis=0, weights=table.weights))
 
 
 def resolve_kernel(kernel: Any, table: ArrayTable, random_state: Any) -> Kernel:

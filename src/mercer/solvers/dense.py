@@ -302,4 +302,3 @@ def _indefinite(name: str, diagonal: FloatArray) -> str:
         f"{name} is not positive definite (its diagonal lies in [{np.min(diagonal, initial=np.inf):.3g}, "
         f"{np.max(diagonal, initial=-np.inf):.3g}]). Use a positive definite kernel, or a larger noise."
     )
-

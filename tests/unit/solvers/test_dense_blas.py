@@ -118,7 +118,7 @@ def test_whiten_nothing(shape):
     ids=["float32 tile", "float32", "fortran tile", "c factor", "strided tile", "small factor", "large factor"],
 )
 def test_whiten_refuses_what_blas_would_misread(tile, lower):
-    with pytest.raises(ValueError, match="contiguous|of that size"):
+    with pytest.raises(ValueError, match=r"contiguous|of that size"):
         whiten(tile, lower)
 
 
