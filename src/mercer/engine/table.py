@@ -330,8 +330,3 @@ def as_rows(table: Any) -> Rows:
     if array.ndim != 2:
         raise ValueError(f"rows must form a two-dimensional array, got {array.ndim} dimension(s).")
     return ArrayRows(array)
-
-
-def as_table(rows: Any) -> Table:
-    """Return the argument if it is a table, else a table of its rows alone."""
-    return rows if isinstance(rows, Table) else ArrayTable(as_rows(rows))

@@ -6,9 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from mercer._typing import AnyArray
-from mercer.engine.executors.threads import make_plan, working_memory_bytes
+from mercer.engine.executors.threads import make_plan, ticker, working_memory_bytes
 from mercer.engine.passes import Pass, Result, RowPass, State, Tile
-from mercer.engine.progress import Progress
 from mercer.engine.table import Table
 
 
@@ -26,15 +25,15 @@ class Sequence:
 
     def reduce(self, work: Pass[State, Result], table: Table) -> Result:
         """One state sees all tiles in turn; nothing is merged."""
-        progress = Progress(work.name, table.n_rows) if self.verbose else None
+        tick = ticker(work.name, table.n_rows, verbose=self.verbose)
         work.prepare()
         state = work.start()
-        size, together = make_plan(work, table, 1).tile, min(work.rows_together, _most_rows(table))
+        quarter = working_memory_bytes() // (32 * (table.n_features + table.n_outputs + 1))  # rows that take so much
+        size, together = make_plan(work, table, 1).tile, min(work.rows_together, quarter)
         tiles = table.tiles(max(size, together)) if table.is_array else gathered(table.tiles(size), together)
         for tile in tiles:
             work.add(state, tile)
-            if progress is not None:
-                progress.advance(tile.n_rows)
+            tick(tile.n_rows)
         return work.finish(state)
 
     def map(self, work: RowPass, table: Table) -> AnyArray:
@@ -69,8 +68,3 @@ def _joined(tiles: list[Tile]) -> Tile:
         targets=np.concatenate([tile.targets for tile in tiles]),
         weights=None if first.weights is None else np.concatenate([tile.weights for tile in tiles]),
     )
-
-
-def _most_rows(table: Table) -> int:
-    """Rows that take a quarter of the working memory."""
-    return working_memory_bytes() // (32 * (table.n_features + table.n_outputs + 1))

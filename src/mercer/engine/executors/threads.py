@@ -19,7 +19,7 @@ from sklearn import get_config
 from threadpoolctl import ThreadpoolController
 
 from mercer._typing import AnyArray
-from mercer.engine.executors.crew import Crew
+from mercer.engine.executors.crew import Crew, Tick
 from mercer.engine.passes import Pass, Result, RowPass, Scratch, State
 from mercer.engine.progress import Progress
 from mercer.engine.table import Table
@@ -63,12 +63,6 @@ def blas_threads(number: int) -> Iterator[None]:
         yield
     finally:
         _release(hold)
-
-
-def free_threads() -> int:
-    """Threads that BLAS may use when nobody holds it."""
-    numbers = _free if len(_holds) else [library.get_num_threads() for library in _libraries()]
-    return max(numbers) if numbers else int(joblib.cpu_count())  # which reads files
 
 
 def _take(hold: _Hold, number: int) -> None:
@@ -181,8 +175,6 @@ def _tile_rows(work: Pass[Any, Any] | RowPass, memory: int) -> int:
 
 # ---------------------------------------------------------------------------------------------- the executor
 
-Tick = Callable[[int], None]
-
 
 class Threads:
     """Run passes on threads of this process.
@@ -216,7 +208,7 @@ class Threads:
         def collect(state: State) -> None:
             sums[:] = [state] if not sums or state is only else [work.merge(sums[0], state)]
 
-        self._run(do, collect, len(parts), plan, self._tick(work.name, table))
+        self._run(do, collect, len(parts), plan, ticker(work.name, table.n_rows, verbose=self.verbose))
         return work.finish(sums[0])
 
     def map(self, work: RowPass, table: Table) -> AnyArray:
@@ -232,7 +224,7 @@ class Threads:
                 start += tile.n_rows
                 tick(tile.n_rows)
 
-        self._run(do, lambda _: None, len(parts), plan, self._tick(work.name, table))
+        self._run(do, lambda _: None, len(parts), plan, ticker(work.name, table.n_rows, verbose=self.verbose))
         return out
 
     def _run(
@@ -246,19 +238,20 @@ class Threads:
             for i in range(number):
                 collect(do(i, tick))
 
-    def _tick(self, name: str, table: Table) -> Tick:
-        return Progress(name, table.n_rows).advance if self.verbose else _no_tick
 
-
-def _no_tick(rows: int) -> None:
-    """Count nothing."""
+def ticker(task: str, total: int, *, verbose: int) -> Tick:
+    """What to call with a number of rows when they are done."""
+    return Progress(task, total).advance if verbose else lambda _: None
 
 
 def effective_jobs(n_jobs: int | None) -> int:
     """Number of threads for ``n_jobs``, by scikit-learn's conventions but for None; see ``Threads``."""
     if n_jobs is None:
         _, configured = get_active_backend()
-        return free_threads() if configured is None else int(joblib.effective_n_jobs(configured))
+        if configured is not None:
+            return int(joblib.effective_n_jobs(configured))
+        free = _free if len(_holds) else [library.get_num_threads() for library in _libraries()]
+        return max(free) if free else int(joblib.cpu_count())  # which reads files
     if n_jobs == 0:
         raise ValueError("n_jobs must not be 0: None for the default, -1 for all cores, or a number of threads.")
     return max(1, n_jobs if n_jobs > 0 else int(joblib.cpu_count()) + 1 + n_jobs)
