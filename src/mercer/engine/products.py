@@ -54,10 +54,6 @@ class Evaluation(_Chunked, RowPass):
 
     name = "kernel times vectors"
 
-    @cached_property
-    def _weights(self) -> FloatArray:
-        return np.asarray(self.vectors, dtype=self.kind)
-
     @property
     def shape(self) -> tuple[int, ...]:
         """One value per vector."""
@@ -67,7 +63,7 @@ class Evaluation(_Chunked, RowPass):
         """Σ over the chunks."""
         out[...] = 0.0
         for where, section in self.chunks:
-            out += self.values(section, tile) @ self._weights[where]
+            out += self.values(section, tile) @ self.vectors[where].astype(self.kind, copy=False)
 
 
 @dataclass(frozen=True)
@@ -202,13 +198,9 @@ class _Diagonal(RowPass):
     """k(x, x)."""
 
     kernel: Kernel
-    n_features: int
+    width: int = 1  # features of a row
 
     name, shape = "diagonal", ()
-
-    @property
-    def width(self) -> int:
-        return self.n_features
 
     def apply(self, tile: Tile, out: AnyArray) -> None:
         out[...] = self.kernel.diagonal(tile.rows)

@@ -104,8 +104,8 @@ class CommitteeSummary:
 
     def merged(self, other: CommitteeSummary) -> CommitteeSummary:
         """Return the summary of both sets of blocks."""
-        theirs = other.statistics.with_targets_shifted(other.target_shift - self.target_shift)
-        return replace(self, statistics=self.statistics + theirs)
+        normal = other.statistics.normal.with_targets_shifted(other.target_shift - self.target_shift)
+        return replace(self, statistics=self.statistics + replace(other.statistics, normal=normal))
 
     def is_drowned(self, noise: float) -> bool:
         """Whether the sums' rounding is a visible share of the prior, because of a noise near rounding of k(x, x)."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from mercer._typing import FloatArray, IntArray
 from mercer.engine import ArrayRows, ArrayTable, Executor, Rows, kernel_matrix
@@ -25,15 +26,6 @@ from mercer.methods.matrix_free import solve_matrix_free
 from mercer.model import KernelExpansion, Variance
 from mercer.solvers.conjugate_gradient import IterativeSolution
 from mercer.solvers.dense import CholeskyFactor, cholesky_in_place
-
-
-@dataclass(frozen=True)
-class Iteration:
-    """How conjugate gradients work."""
-
-    tol: float
-    max_iter: int
-    random_state: Any
 
 
 @dataclass(frozen=True)
@@ -55,12 +47,14 @@ def fit_exact(
     noise: float,
     intercept: bool,
     solver: Literal["cholesky", "cg"],
-    iteration: Iteration,
+    tol: float,
+    max_iter: int,
+    random_state: Any,
     executor: Executor,
 ) -> ExactFit:
     """Solve the system of all rows of positive weight, by Cholesky in one n × n matrix or without it.
 
-    Time n³/3 and memory n², or n² kernel values for each step of conjugate gradients.
+    Time n³/3 and memory n², or n² kernel values for each step of conjugate gradients (whose parameters come last).
     """
     index = used_rows(table, noise)
     weights = np.ones(len(index)) if table.weights is None else table.weights[index]
@@ -76,8 +70,7 @@ def fit_exact(
         found.append(
             solve_matrix_free(
                 rows, kernel, points, right,
-                noise=noise, weights=weights, tol=iteration.tol, max_iter=iteration.max_iter,
-                random_state=iteration.random_state, executor=executor,
+                noise=noise, weights=weights, tol=tol, max_iter=max_iter, random_state=random_state, executor=executor,
             )
         )  # fmt: skip
         return found[0].value
@@ -111,18 +104,14 @@ def _points(rows: Rows, index: IntArray, kernel: Kernel) -> tuple[Rows, FloatArr
 
 
 def _factor(matrix: FloatArray, noise: float, weights: FloatArray) -> CholeskyFactor:
-    """H = K + λW⁻¹ = LLᵀ, in the memory of K."""
-    spread = _jitter_spread(np.diagonal(matrix), noise, weights)
+    """H = K + λW⁻¹ = LLᵀ, in the memory of K.
+
+    Jitter is in proportion to the noise, so that it does not change the rows' relative weights.
+    """
+    largest = np.max(np.diagonal(matrix) * weights)
     matrix[np.diag_indices_from(matrix)] += noise / weights
+    spread = largest / weights / np.max(np.diagonal(matrix)) if np.isfinite(largest) else None  # refused below
     return cholesky_in_place(matrix, spread=spread)
-
-
-def _jitter_spread(diagonal: FloatArray, noise: float, weights: FloatArray) -> FloatArray:
-    """Shares of jitter in proportion to the noise, so that it does not change the rows' relative weights."""
-    if not np.all(np.isfinite(diagonal)):
-        return np.ones(len(diagonal))  # refused where the matrix is factored
-    unit = np.max(diagonal * weights) / weights
-    return np.asarray(unit / np.max(diagonal + noise / weights))
 
 
 def _variance(factor: CholeskyFactor, eta: FloatArray | None) -> Variance:
@@ -130,5 +119,5 @@ def _variance(factor: CholeskyFactor, eta: FloatArray | None) -> Variance:
         return Variance(lower=factor.lower)
     # var f(x) = k(x,x) - kᵀH⁻¹k + (1 - ηᵀk)²/s, and ηᵀk = (L⁻¹1)ᵀ(L⁻¹k)
     root_s = np.sqrt(np.sum(eta))
-    ones = factor.half_solve(np.ones(len(eta)))
+    ones = solve_triangular(factor.lower, np.ones(len(eta)), lower=True, check_finite=False)
     return Variance(lower=factor.lower, root=ones[np.newaxis] / root_s, offset=np.array([1.0 / root_s]))

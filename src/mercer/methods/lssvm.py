@@ -11,16 +11,15 @@ b       ``intercept``       (p,)          ηᵀy/1ᵀη
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from mercer._typing import FloatArray
 
 
-@dataclass(frozen=True)
-class LssvmSolution:
-    """Coefficients (n, p) and intercept (p,); ``eta`` (n,) is None without an intercept."""
+class LssvmSolution(NamedTuple):
+    """What was solved for; ``eta`` is None without an intercept."""
 
     coefficients: FloatArray
     intercept: FloatArray
@@ -30,16 +29,7 @@ class LssvmSolution:
 def solve_lssvm(
     solve: Callable[[FloatArray], FloatArray], targets: FloatArray, weights: FloatArray, *, intercept: bool
 ) -> LssvmSolution:
-    """Solve H(α) + b1 = y with 1ᵀα = 0, or without an intercept Hα = y.
-
-    Parameters
-    ----------
-    solve : callable
-        From right-hand sides (n, q) to H⁻¹ times them.
-    targets : array (n, p)
-    weights : array (n,)
-    intercept : bool
-    """
+    """Solve Hα + b1 = y with 1ᵀα = 0, or without an intercept Hα = y; ``solve`` is from (n, q) to H⁻¹ times it."""
     if not intercept:
         return LssvmSolution(solve(targets), np.zeros(targets.shape[1]), None)
     # The model moves with a constant added to y: without y's offset nothing is lost to it.

@@ -86,18 +86,15 @@ class Summary:
 
     def check_stored(self) -> None:
         """Refuse sums and a model of another basis."""
-        m, p = len(self.frame.lower), len(self.target_shift)
-        check_sums(self.statistics, n_features=m, target_shift=self.target_shift)
-        self.frame.check_expansion(vars(self).get("solved", (None,))[0], p)
+        check_sums(self.statistics, n_features=len(self.frame.lower), target_shift=self.target_shift)
+        self.frame.check_expansion(vars(self).get("solved", (None,))[0], len(self.target_shift))
 
     @classmethod
     def start(cls, frame: Frame, table: ArrayTable, settings: Settings, *, once: bool) -> Summary:
         """Summary of no rows. ``once`` promises that no other rows will come."""
-        n_outputs = table.n_outputs
-        shift = target_shift(table, intercept=settings.intercept)
         whitened = not (once and _plain_is_safe(frame, table, settings))
-        statistics = NormalStatistics.zeros(len(frame.lower), n_outputs, is_whitened=whitened)
-        return cls(frame, statistics, shift, settings)
+        statistics = NormalStatistics.zeros(len(frame.lower), table.n_outputs, is_whitened=whitened)
+        return cls(frame, statistics, target_shift(table, intercept=settings.intercept), settings)
 
     def plus(self, table: ArrayTable, executor: Executor) -> Summary:
         """Return the summary with these rows added."""
@@ -148,13 +145,17 @@ class Summary:
         for noise in noises:
             self._check_noise(float(noise))
         path = self._problem().path()
-        weights = [path.weights(noise) for noise in noises]
+        coefficients, intercepts = [], []
+        for noise in noises:
+            solution = path.solve(noise)
+            coefficients.append(self.frame.unwhiten(solution.weights))
+            intercepts.append(solution.shifted_intercept(self.target_shift))
         return NoisePath(
             noises=noises,
             gcv=np.array([path.gcv(noise) for noise in noises]),
             degrees_of_freedom=np.array([path.degrees_of_freedom(noise) for noise in noises]),
-            coefficients=np.array([self.frame.unwhiten(u) for u in weights]),
-            intercepts=np.array([self._intercept(path.intercept(u)) for u in weights]),
+            coefficients=np.array(coefficients),
+            intercepts=np.array(intercepts),
         )
 
     def _sum(self, table: ArrayTable, executor: Executor) -> NormalStatistics:
@@ -163,10 +164,6 @@ class Summary:
 
     def _problem(self) -> RidgeProblem:
         return self.frame.problem(self.statistics, self.target_shift, intercept=self.settings.intercept)
-
-    def _intercept(self, intercept: FloatArray) -> FloatArray:
-        seen_any = self.settings.intercept and self.statistics.total_weight > 0
-        return intercept + self.target_shift if seen_any else intercept
 
     def _check_noise(self, noise: float) -> None:
         if noise < self.smallest_noise:

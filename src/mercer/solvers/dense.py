@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
-from scipy.linalg import cython_blas, cython_lapack, lapack, solve_triangular
+from scipy.linalg import cython_blas, cython_lapack, lapack
 
 from mercer._jit import jit
 from mercer._stored import stored
@@ -192,10 +192,6 @@ class CholeskyFactor:
     def solve(self, right: FloatArray) -> FloatArray:
         """H⁻¹ right."""
         return np.asarray(lapack.dpotrs(self.lower, np.asarray(right, dtype=np.float64), lower=1)[0])
-
-    def half_solve(self, right: FloatArray) -> FloatArray:
-        """L⁻¹ right."""
-        return np.asarray(solve_triangular(self.lower, right, lower=True, check_finite=False))
 
     def inverse_diagonal(self) -> FloatArray:
         """Diagonal of H⁻¹, as squared column norms of L⁻¹, a block of columns at a time (n³/3 operations)."""

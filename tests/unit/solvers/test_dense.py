@@ -61,14 +61,6 @@ def test_solve(shape):
     np.testing.assert_array_equal(right, before)
 
 
-@pytest.mark.parametrize("shape", [(), (3,)])
-def test_half_solve_ignores_what_stands_above_the_diagonal(shape):
-    matrix = positive_definite(30)
-    right = np.random.default_rng(1).normal(size=(30, *shape))
-    expected = np.linalg.solve(np.linalg.cholesky(matrix), right)
-    np.testing.assert_allclose(cholesky_in_place(matrix).half_solve(right), expected, rtol=1e-9, atol=1e-9)
-
-
 @pytest.mark.parametrize("size", [*SIZES, 512])
 def test_inverse_diagonal(size):
     matrix = positive_definite(size)
