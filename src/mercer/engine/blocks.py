@@ -22,7 +22,7 @@ class BlockTable(Table):
 
     def __post_init__(self) -> None:
         table, self.n_rows = self.table, sum(map(_length, self.blocks))
-        self.n_features, self.n_outputs, self.dtype = table.n_features, table.n_outputs, table.dtype
+        self.n_features, self.n_outputs = table.n_features, table.n_outputs
 
     def parts(self) -> Sequence[Part]:
         """Runs of blocks."""
@@ -76,7 +76,6 @@ class Spans(Table):
 
     def __post_init__(self) -> None:
         self.n_rows, self.n_features, self.n_outputs = int(self.bounds[-1]), 0, 0
-        self.dtype = np.dtype(np.float64)
 
     def parts(self) -> Sequence[Part]:
         """The spans."""

@@ -103,33 +103,22 @@ class OnFeatures:
 
 
 @dataclass(frozen=True)
-class _FeatureValues(OnFeatures, RowPass):
-    """φ itself."""
+class _FeaturesTimes(OnFeatures, RowPass):
+    """φ T, or φ itself."""
+
+    matrix: FloatArray | None = None  # (m, b)
 
     name = "features"
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return (self.features.n_features,)
+        return (self.features.n_features if self.matrix is None else self.matrix.shape[1],)
 
     def apply(self, tile: Tile, out: AnyArray) -> None:
-        self.features.tile(tile.rows, out)
-
-
-@dataclass(frozen=True)
-class _FeaturesTimes(OnFeatures, RowPass):
-    """φ T."""
-
-    matrix: FloatArray  # (m, b)
-
-    name, fewest = "features times vectors", 64
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (self.matrix.shape[1],)
-
-    def apply(self, tile: Tile, out: AnyArray) -> None:
-        np.matmul(self.phi(tile), self.matrix, out=out)
+        if self.matrix is None:
+            self.features.tile(tile.rows, out)
+        else:
+            np.matmul(self.phi(tile), self.matrix, out=out)
 
 
 @dataclass(frozen=True)
@@ -207,10 +196,10 @@ class _Diagonal(RowPass):
 
 
 def kernel_times(
-    rows: Rows, kernel: Kernel, points: FloatArray, vectors: FloatArray, *, executor: Executor, dtype: Any = np.float64
+    rows: Rows, kernel: Kernel, points: FloatArray, vectors: FloatArray, *, executor: Executor
 ) -> FloatArray:
     """K_nm v: kernel values between rows and points times vectors (m, p); returns float64 (n, p)."""
-    return executor.map(Evaluation(kernel, points, vectors, dtype), ArrayTable(rows))
+    return executor.map(Evaluation(kernel, points, vectors), ArrayTable(rows))
 
 
 def features_times(rows: Rows, features: Features, vectors: FloatArray, *, executor: Executor) -> FloatArray:
@@ -220,7 +209,7 @@ def features_times(rows: Rows, features: Features, vectors: FloatArray, *, execu
 
 def feature_matrix(rows: Rows, features: Features, *, executor: Executor) -> FloatArray:
     """V itself, shape (n, m), for methods that need it stored."""
-    return executor.map(_FeatureValues(features), ArrayTable(rows))
+    return executor.map(_FeaturesTimes(features), ArrayTable(rows))
 
 
 def squared_projections(

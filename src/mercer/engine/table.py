@@ -145,9 +145,9 @@ class SomeRows(Rows):
     """Some rows of another source, given by their numbers (n,), and taken a tile at a time."""
 
     def __init__(self, rows: Rows, index: IntArray) -> None:
-        if isinstance(rows, SomeRows):  # rows of its source, so that subsets do not nest
-            rows, index = rows._rows, rows._index[index]
         self._rows, self._index = rows, index
+        if isinstance(rows, SomeRows):  # rows of its source, so that subsets do not nest
+            self._rows, self._index = rows._rows, rows._index[index]
         self.n_rows, self.n_features, self.dtype = len(index), rows.n_features, rows.dtype
 
     def read(self, start: int, stop: int) -> FloatArray:
@@ -193,7 +193,6 @@ class Table(ABC):
     n_rows: int
     n_features: int
     n_outputs: int
-    dtype: np.dtype[Any]  # of the rows in a tile, float32 or float64
     has_given_tiles: bool = False  # whether tiles are blocks of rows that must be seen together
     is_array: bool = False  # whether any number of rows can be had without reading and joining tiles
 

@@ -24,8 +24,8 @@ from mercer.engine import ArrayTable, Executor, RowPass, Rows, Sequence, SparseK
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.kernels import Compact, Wendland
 from mercer.methods.compact_system import CompactSystem, Options, least_eigenvalue
+from mercer.methods.exact import LssvmSolution, solve_lssvm
 from mercer.methods.frame import resolve_kernel, used_rows
-from mercer.methods.lssvm import LssvmSolution, solve_lssvm
 from mercer.model import KernelExpansion
 
 _SAMPLE = 256  # rows whose neighbours are counted for length_scale="auto"

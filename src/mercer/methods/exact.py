@@ -8,11 +8,13 @@ H            ``matrix``          (n, n)      K + λW⁻¹
 b            ``intercept``       (p,)        intercept of the LS-SVM
 ===========  ==================  ==========  =============================
 
-Without an intercept :math:`\alpha = H^{-1}y`; with one see ``lssvm``.
+Without an intercept :math:`\alpha = H^{-1}y`. With one, :math:`\nu = H^{-1}y`, :math:`\eta = H^{-1}1`,
+:math:`b = \eta^\top y/1^\top\eta` and :math:`\alpha = \nu - \eta b`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -21,7 +23,6 @@ from mercer._typing import FloatArray, IntArray
 from mercer.engine import ArrayRows, ArrayTable, Executor, Rows, kernel_matrix
 from mercer.kernels import Kernel, Precomputed
 from mercer.methods.frame import used_rows
-from mercer.methods.lssvm import solve_lssvm
 from mercer.methods.matrix_free import solve_matrix_free
 from mercer.model import KernelExpansion, Variance
 from mercer.solvers.conjugate_gradient import IterativeSolution
@@ -79,6 +80,31 @@ def fit_exact(
     variance = None if factor is None else _variance(factor, solution.eta)
     expansion = KernelExpansion(kernel, points, solution.coefficients, solution.intercept, variance)
     return ExactFit(expansion, index, factor, solution.eta, found[0] if found else None)
+
+
+class LssvmSolution(NamedTuple):
+    """What was solved for; ``eta`` is None without an intercept."""
+
+    coefficients: FloatArray
+    intercept: FloatArray
+    eta: FloatArray | None
+
+
+def solve_lssvm(
+    solve: Callable[[FloatArray], FloatArray], targets: FloatArray, weights: FloatArray, *, intercept: bool
+) -> LssvmSolution:
+    """Solve Hα + b1 = y with 1ᵀα = 0, or without an intercept Hα = y; ``solve`` is from (n, q) to H⁻¹ times it."""
+    if not intercept:
+        return LssvmSolution(solve(targets), np.zeros(targets.shape[1]), None)
+    # The model moves with a constant added to y: without y's offset nothing is lost to it.
+    shift = np.average(targets, axis=0, weights=weights)
+    right = np.column_stack([targets - shift, np.ones(len(targets))])
+    # Hν = y, Hη = 1
+    solution = solve(right)
+    nu, eta = solution[:, :-1], solution[:, -1]
+    total = np.sum(eta)  # zero if an iteration was stopped at once: then the mean of y is all that is known
+    b = eta @ right[:, :-1] / total if total != 0 else np.zeros(targets.shape[1])
+    return LssvmSolution(nu - np.outer(eta, b), b + shift, eta)
 
 
 def leave_one_out(factor: CholeskyFactor, coefficients: FloatArray, eta: FloatArray | None) -> FloatArray:

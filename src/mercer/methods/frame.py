@@ -54,10 +54,8 @@ def resolve_kernel(kernel: Any, table: ArrayTable, random_state: Any) -> Kernel:
         return unresolved.resolve(np.empty((0, table.n_features)))
     positive = np.arange(table.n_rows) if table.weights is None else np.flatnonzero(table.weights)
     if len(positive) > _MEDIAN_SAMPLE:
-        chosen = sample_without_replacement(
-            len(positive), _MEDIAN_SAMPLE, random_state=check_random_state(random_state)
-        )
-        positive = positive[np.sort(chosen)]
+        rng = check_random_state(random_state)
+        positive = positive[np.sort(sample_without_replacement(len(positive), _MEDIAN_SAMPLE, random_state=rng))]
     weights = None if table.weights is None else table.weights[positive]
     return unresolved.resolve(table.rows.take(positive), weights)
 

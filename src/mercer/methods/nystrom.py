@@ -120,13 +120,6 @@ class Summary:
             mine, theirs = mine.whitened(self.frame.lower), theirs.whitened(self.frame.lower)
         return replace(self, statistics=mine + theirs)
 
-    @property
-    def smallest_noise(self) -> float:
-        """The least noise that the rounding of the sums allows."""
-        if self.statistics.is_whitened:
-            return 0.0
-        return _magnified_rounding(self.frame, self.statistics.total_weight) / _REFUSED_ERROR
-
     @cached_property
     def solved(self) -> tuple[KernelExpansion, float]:
         """The model, and the noise it was solved with."""
@@ -166,10 +159,13 @@ class Summary:
         return self.frame.problem(self.statistics, self.target_shift, intercept=self.settings.intercept)
 
     def _check_noise(self, noise: float) -> None:
-        if noise < self.smallest_noise:
+        if self.statistics.is_whitened:
+            return
+        smallest = _magnified_rounding(self.frame, self.statistics.total_weight) / _REFUSED_ERROR
+        if noise < smallest:
             raise ValueError(
                 f"noise={noise:.3g} is too small for sums that were made for a larger one: their rounding allows "
-                f"{self.smallest_noise:.1e} and more. Fit with this noise, or with noise='gcv'."
+                f"{smallest:.1e} and more. Fit with this noise, or with noise='gcv'."
             )
 
     def _check_weights_count_rows(self) -> None:

@@ -18,18 +18,11 @@ from mercer._stored.checks import check_lower
 from mercer._typing import FloatArray, IntArray
 from mercer.exceptions import JitterWarning, NotPositiveDefiniteError, warn
 
-_CHAR = ctypes.c_char_p
-_INT = ctypes.POINTER(ctypes.c_int)
-_DOUBLE = ctypes.POINTER(ctypes.c_double)
-_POINTER = ctypes.c_void_p
-
-_SIGNATURES = {
-    # uplo, trans, n, k, alpha, a, lda, beta, c, ldc
-    "dsyrk": (_CHAR, _CHAR, _INT, _INT, _DOUBLE, _POINTER, _INT, _DOUBLE, _POINTER, _INT),
-    # side, uplo, transa, diag, m, n, alpha, a, lda, b, ldb
-    "dtrsm": (_CHAR, _CHAR, _CHAR, _CHAR, _INT, _INT, _DOUBLE, _POINTER, _INT, _POINTER, _INT),
-    # uplo, n, a, lda, info
-    "dpotrf": (_CHAR, _INT, _POINTER, _INT, _INT),
+# How many arguments a routine has; Fortran takes all of them by address.
+_N_ARGUMENTS = {
+    "dsyrk": 10,  # uplo, trans, n, k, alpha, a, lda, beta, c, ldc
+    "dtrsm": 11,  # side, uplo, transa, diag, m, n, alpha, a, lda, b, ldb
+    "dpotrf": 5,  # uplo, n, a, lda, info
 }
 
 
@@ -47,7 +40,7 @@ def address(name: str) -> int:
 
 @cache
 def _routine(name: str) -> Any:
-    return ctypes.CFUNCTYPE(None, *_SIGNATURES[name])(address(name))
+    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * _N_ARGUMENTS[name])(address(name))
 
 
 def _int(value: int) -> Any:

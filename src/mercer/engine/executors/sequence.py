@@ -5,13 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from mercer._typing import AnyArray
-from mercer.engine.executors.threads import make_plan, ticker, working_memory_bytes
-from mercer.engine.passes import Pass, Result, RowPass, State, Tile
+from mercer.engine.executors.threads import Threads, make_plan, working_memory_bytes
+from mercer.engine.passes import Pass, Result, State, Tile
 from mercer.engine.table import Table
 
 
-class Sequence:
+class Sequence(Threads):
     """Give a pass all rows in their order, in the calling thread.
 
     Parameters
@@ -21,11 +20,11 @@ class Sequence:
     """
 
     def __init__(self, *, verbose: int = 0) -> None:
-        self.verbose = verbose
+        super().__init__(1, verbose=verbose)
 
     def reduce(self, work: Pass[State, Result], table: Table) -> Result:
         """One state sees all tiles in turn; nothing is merged."""
-        tick = ticker(work.name, table.n_rows, verbose=self.verbose)
+        tick = self._tick(work, table)
         work.prepare()
         state = work.start()
         quarter = working_memory_bytes() // (32 * (table.n_features + table.n_outputs + 1))  # rows that take so much
@@ -35,15 +34,6 @@ class Sequence:
             work.add(state, tile)
             tick(tile.n_rows)
         return work.finish(state)
-
-    def map(self, work: RowPass, table: Table) -> AnyArray:
-        """One tile after the other."""
-        work.prepare()
-        out, start = np.empty((table.n_rows, *work.shape), dtype=work.dtype), 0
-        for tile in table.tiles(make_plan(work, table, 1).tile):
-            work.apply(tile, out[start : start + tile.n_rows])
-            start += tile.n_rows
-        return out
 
 
 def gathered(tiles: Iterator[Tile], n_rows: int) -> Iterator[Tile]:
@@ -60,8 +50,6 @@ def gathered(tiles: Iterator[Tile], n_rows: int) -> Iterator[Tile]:
 
 def _joined(tiles: list[Tile]) -> Tile:
     first = tiles[0]
-    if len(tiles) == 1:
-        return first
     return replace(
         first,
         rows=np.concatenate([tile.rows for tile in tiles]),
