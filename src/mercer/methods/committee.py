@@ -38,7 +38,6 @@ from mercer.engine import (
 )
 from mercer.kernels import Kernel
 from mercer.methods.frame import Frame, target_shift, used_rows
-from mercer.methods.nystrom import check_sums
 from mercer.model import KernelExpansion, as_dtype
 from mercer.solvers.ridge import RidgeProblem, RidgeSolution
 
@@ -82,7 +81,7 @@ class CommitteeSummary:
 
     def check_stored(self) -> None:
         """Refuse sums and a model of another basis."""
-        check_sums(self.statistics.normal, n_features=len(self.frame.lower), target_shift=self.target_shift)
+        self.frame.check_sums(self.statistics.normal, self.target_shift)
         self.frame.check_expansion(vars(self).get("expansion"), len(self.target_shift))
 
     @classmethod

@@ -60,10 +60,9 @@ def fit_exact(
     index = used_rows(table, noise)
     weights = np.ones(len(index)) if table.weights is None else table.weights[index]
     rows, points = _points(table.rows, index, kernel)
-    factor: CholeskyFactor | None = None
+    matrix = kernel_matrix(rows, kernel, points, executor=executor) if solver == "cholesky" else None
+    factor = None if matrix is None else _factor(matrix, noise, weights)
     found: list[IterativeSolution] = []
-    if solver == "cholesky":
-        factor = _factor(kernel_matrix(rows, kernel, points, executor=executor), noise, weights)
 
     def solve(right: FloatArray) -> FloatArray:
         if factor is not None:

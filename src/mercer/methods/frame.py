@@ -10,7 +10,7 @@ from scipy.linalg import lapack, solve_triangular
 from sklearn.utils.random import sample_without_replacement
 
 from mercer._stored import stored
-from mercer._stored.checks import check_kernel, check_lower, check_shape, need
+from mercer._stored.checks import check_finite, check_kernel, check_lower, check_shape, need
 from mercer._typing import FloatArray, IntArray
 from mercer._validation import check_random_state
 from mercer.basis import Basis
@@ -153,6 +153,14 @@ class Frame:
             intercept=solution.shifted_intercept(target_shift),
             variance=variance,
         )
+
+    def check_sums(self, statistics: NormalStatistics, target_shift: FloatArray) -> None:
+        """Refuse stored sums that are not those of this basis and of these targets."""
+        p, m, found = len(target_shift), len(self.lower), statistics.n_features
+        check_shape(target_shift, (p,), "the shift of targets")
+        check_finite(target_shift, "the shift of targets")
+        need(found == m, f"sums have {found} features, the basis has {m} points.")
+        need(len(statistics.sums) == m + p + 1, f"sums are not those of {p} outputs.")
 
     def check_expansion(self, expansion: KernelExpansion | None, n_outputs: int) -> None:
         """Refuse a stored model that is not one on this basis."""

@@ -22,7 +22,6 @@ import numpy as np
 from scipy.linalg import lapack
 
 from mercer._stored import stored
-from mercer._stored.checks import check_finite, check_shape, need
 from mercer._typing import FloatArray
 from mercer.engine import ArrayTable, Executor, NormalStatistics, normal_statistics
 from mercer.kernels.stationary import Stationary
@@ -86,7 +85,7 @@ class Summary:
 
     def check_stored(self) -> None:
         """Refuse sums and a model of another basis."""
-        check_sums(self.statistics, n_features=len(self.frame.lower), target_shift=self.target_shift)
+        self.frame.check_sums(self.statistics, self.target_shift)
         self.frame.check_expansion(vars(self).get("solved", (None,))[0], len(self.target_shift))
 
     @classmethod
@@ -135,11 +134,10 @@ class Summary:
 
     def path(self, noises: FloatArray) -> NoisePath:
         """Solve for many noises."""
-        for noise in noises:
-            self._check_noise(float(noise))
         path = self._problem().path()
         coefficients, intercepts = [], []
         for noise in noises:
+            self._check_noise(float(noise))
             solution = path.solve(noise)
             coefficients.append(self.frame.unwhiten(solution.weights))
             intercepts.append(solution.shifted_intercept(self.target_shift))
@@ -174,16 +172,6 @@ class Summary:
                 f"noise='gcv' counts a weight as a number of rows, but sample_weight sums to "
                 f"{self.statistics.total_weight:.3g} for {self.statistics.n_rows} rows: scale it to a mean of 1."
             )
-
-
-def check_sums(statistics: NormalStatistics, *, n_features: int, target_shift: FloatArray) -> None:
-    """Refuse stored sums that are not those of a basis of that size and of these targets."""
-    p = len(target_shift)
-    check_shape(target_shift, (p,), "the shift of targets")
-    check_finite(target_shift, "the shift of targets")
-    found = statistics.n_features
-    need(found == n_features, f"sums have {found} features, the basis has {n_features} points.")
-    need(len(statistics.sums) == n_features + p + 1, f"sums are not those of {p} outputs.")
 
 
 def _plain_is_safe(frame: Frame, table: ArrayTable, settings: Settings) -> bool:

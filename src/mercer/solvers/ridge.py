@@ -86,16 +86,9 @@ class RidgeProblem:
             zeros = np.zeros(len(gram)), np.zeros(len(squares))
             return cls(gram, cross[:, :-1], squares, *zeros, total, intercept, rounding)
         mean, target_mean = cross[:, -1] / total, moments[:-1, -1] / total
-        return cls(
-            gram=gram - total * np.outer(mean, mean),
-            cross=cross[:, :-1] - total * np.outer(mean, target_mean),
-            squares=np.maximum(squares - total * target_mean**2, 0.0),
-            mean=mean,
-            target_mean=target_mean,
-            total_weight=total,
-            intercept=True,
-            rounding=rounding,
-        )
+        gram, cross = gram - total * np.outer(mean, mean), cross[:, :-1] - total * np.outer(mean, target_mean)
+        squares = np.maximum(squares - total * target_mean**2, 0.0)
+        return cls(gram, cross, squares, mean, target_mean, total, intercept, rounding)
 
     def solve(self, noise: float) -> RidgeSolution:
         """Solve for one noise by Cholesky; by eigenvalues where A + λI is near singular."""
