@@ -15,7 +15,7 @@ from mercer.estimators.classification import KernelClassifier
 from mercer.estimators.shell import KernelRegressor, Shell, make_executor
 from mercer.exceptions import warn
 from mercer.kernels import Kernel, Precomputed
-from mercer.methods.exact import Iteration, fit_exact, leave_one_out
+from mercer.methods.exact import fit_exact, leave_one_out
 from mercer.methods.frame import resolve_kernel
 from mercer.model import KernelExpansion
 from mercer.solvers.conjugate_gradient import IterativeSolution
@@ -88,7 +88,8 @@ class ExactMachine(Shell):
         kernel = Precomputed() if self._precomputed else resolve_kernel(self.kernel, table, self.random_state)
         fit = fit_exact(
             table, kernel, noise=float(self.noise), intercept=bool(self.intercept), solver=self.solver,
-            iteration=Iteration(float(self.tol), int(self.max_iter), self.random_state), executor=make_executor(self),
+            tol=float(self.tol), max_iter=int(self.max_iter), random_state=self.random_state,
+            executor=make_executor(self),
         )  # fmt: skip
         self._warn_of(fit.iterative)
         self.kernel_ = kernel

@@ -149,8 +149,7 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, Shell):
         # A line search that fails has reached the rounding of the objective, however steep it is there: where points
         # meet rows, the likelihood of FITC has ridges too narrow to climb any further.
         if not fit.is_over:
-            message = f"the objective still grew after {fit.n_iter} steps: raise max_iter, or tol."
-            warn(message, ConvergenceWarning)
+            warn(f"the objective still grew after {fit.n_iter} steps: raise max_iter, or tol.", ConvergenceWarning)
 
     @property
     def _frame(self) -> Frame:

@@ -12,8 +12,8 @@ from mercer.engine import ArrayTable, Executor, RowPass, Rows, Sequence, SparseK
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.kernels import Compact, Wendland
 from mercer.methods.compact_system import CompactSystem, Options, least_eigenvalue
+from mercer.methods.exact import LssvmSolution, solve_lssvm
 from mercer.methods.frame import resolve_kernel, used_rows
-from mercer.methods.lssvm import LssvmSolution, solve_lssvm
 from mercer.model import KernelExpansion
 
 _SAMPLE = 256  # rows whose neighbours are counted for length_scale="auto"
@@ -104,7 +104,7 @@ def resolve_compact(
     if kernel.is_automatic:
         kernel.check(table.n_features)
         index = np.arange(table.n_rows) if table.weights is None else np.flatnonzero(table.weights)
-        kernel = with_neighbours(kernel, table.rows.subset(index), _NEIGHBOURS, rng=rng, executor=executor)
+        kernel = with_neighbours(kernel, table.subset(index).rows, _NEIGHBOURS, rng=rng, executor=executor)
     resolved: Compact = resolve_kernel(kernel, table, random_state)
     return resolved
 

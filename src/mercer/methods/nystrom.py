@@ -22,7 +22,6 @@ import numpy as np
 from scipy.linalg import lapack
 
 from mercer._stored import stored
-from mercer._stored.checks import check_finite, check_shape, need
 from mercer._typing import FloatArray
 from mercer.engine import ArrayTable, Executor, NormalStatistics, normal_statistics
 from mercer.kernels.stationary import Stationary
@@ -86,18 +85,15 @@ class Summary:
 
     def check_stored(self) -> None:
         """Refuse sums and a model of another basis."""
-        m, p = len(self.frame.lower), len(self.target_shift)
-        check_sums(self.statistics, n_features=m, target_shift=self.target_shift)
-        self.frame.check_expansion(vars(self).get("solved", (None,))[0], p)
+        self.frame.check_sums(self.statistics, self.target_shift)
+        self.frame.check_expansion(vars(self).get("solved", (None,))[0], len(self.target_shift))
 
     @classmethod
     def start(cls, frame: Frame, table: ArrayTable, settings: Settings, *, once: bool) -> Summary:
         """Summary of no rows. ``once`` promises that no other rows will come."""
-        n_outputs = table.n_outputs
-        shift = target_shift(table, intercept=settings.intercept)
         whitened = not (once and _plain_is_safe(frame, table, settings))
-        statistics = NormalStatistics.zeros(len(frame.lower), n_outputs, is_whitened=whitened)
-        return cls(frame, statistics, shift, settings)
+        statistics = NormalStatistics.zeros(len(frame.lower), table.n_outputs, is_whitened=whitened)
+        return cls(frame, statistics, target_shift(table, intercept=settings.intercept), settings)
 
     def plus(self, table: ArrayTable, executor: Executor) -> Summary:
         """Return the summary with these rows added."""
@@ -123,13 +119,6 @@ class Summary:
             mine, theirs = mine.whitened(self.frame.lower), theirs.whitened(self.frame.lower)
         return replace(self, statistics=mine + theirs)
 
-    @property
-    def smallest_noise(self) -> float:
-        """The least noise that the rounding of the sums allows."""
-        if self.statistics.is_whitened:
-            return 0.0
-        return _magnified_rounding(self.frame, self.statistics.total_weight) / _REFUSED_ERROR
-
     @cached_property
     def solved(self) -> tuple[KernelExpansion, float]:
         """The model, and the noise it was solved with."""
@@ -145,16 +134,19 @@ class Summary:
 
     def path(self, noises: FloatArray) -> NoisePath:
         """Solve for many noises."""
+        path = self._problem().path()
+        coefficients, intercepts = [], []
         for noise in noises:
             self._check_noise(float(noise))
-        path = self._problem().path()
-        weights = [path.weights(noise) for noise in noises]
+            solution = path.solve(noise)
+            coefficients.append(self.frame.unwhiten(solution.weights))
+            intercepts.append(solution.shifted_intercept(self.target_shift))
         return NoisePath(
             noises=noises,
             gcv=np.array([path.gcv(noise) for noise in noises]),
             degrees_of_freedom=np.array([path.degrees_of_freedom(noise) for noise in noises]),
-            coefficients=np.array([self.frame.unwhiten(u) for u in weights]),
-            intercepts=np.array([self._intercept(path.intercept(u)) for u in weights]),
+            coefficients=np.array(coefficients),
+            intercepts=np.array(intercepts),
         )
 
     def _sum(self, table: ArrayTable, executor: Executor) -> NormalStatistics:
@@ -164,15 +156,14 @@ class Summary:
     def _problem(self) -> RidgeProblem:
         return self.frame.problem(self.statistics, self.target_shift, intercept=self.settings.intercept)
 
-    def _intercept(self, intercept: FloatArray) -> FloatArray:
-        seen_any = self.settings.intercept and self.statistics.total_weight > 0
-        return intercept + self.target_shift if seen_any else intercept
-
     def _check_noise(self, noise: float) -> None:
-        if noise < self.smallest_noise:
+        if self.statistics.is_whitened:
+            return
+        smallest = _magnified_rounding(self.frame, self.statistics.total_weight) / _REFUSED_ERROR
+        if noise < smallest:
             raise ValueError(
                 f"noise={noise:.3g} is too small for sums that were made for a larger one: their rounding allows "
-                f"{self.smallest_noise:.1e} and more. Fit with this noise, or with noise='gcv'."
+                f"{smallest:.1e} and more. Fit with this noise, or with noise='gcv'."
             )
 
     def _check_weights_count_rows(self) -> None:
@@ -181,16 +172,6 @@ class Summary:
                 f"noise='gcv' counts a weight as a number of rows, but sample_weight sums to "
                 f"{self.statistics.total_weight:.3g} for {self.statistics.n_rows} rows: scale it to a mean of 1."
             )
-
-
-def check_sums(statistics: NormalStatistics, *, n_features: int, target_shift: FloatArray) -> None:
-    """Refuse stored sums that are not those of a basis of that size and of these targets."""
-    p = len(target_shift)
-    check_shape(target_shift, (p,), "the shift of targets")
-    check_finite(target_shift, "the shift of targets")
-    found = statistics.n_features
-    need(found == n_features, f"sums have {found} features, the basis has {n_features} points.")
-    need(len(statistics.sums) == n_features + p + 1, f"sums are not those of {p} outputs.")
 
 
 def _plain_is_safe(frame: Frame, table: ArrayTable, settings: Settings) -> bool:

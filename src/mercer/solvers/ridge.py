@@ -86,16 +86,9 @@ class RidgeProblem:
             zeros = np.zeros(len(gram)), np.zeros(len(squares))
             return cls(gram, cross[:, :-1], squares, *zeros, total, intercept, rounding)
         mean, target_mean = cross[:, -1] / total, moments[:-1, -1] / total
-        return cls(
-            gram=gram - total * np.outer(mean, mean),
-            cross=cross[:, :-1] - total * np.outer(mean, target_mean),
-            squares=np.maximum(squares - total * target_mean**2, 0.0),
-            mean=mean,
-            target_mean=target_mean,
-            total_weight=total,
-            intercept=True,
-            rounding=rounding,
-        )
+        gram, cross = gram - total * np.outer(mean, mean), cross[:, :-1] - total * np.outer(mean, target_mean)
+        squares = np.maximum(squares - total * target_mean**2, 0.0)
+        return cls(gram, cross, squares, mean, target_mean, total, intercept, rounding)
 
     def solve(self, noise: float) -> RidgeSolution:
         """Solve for one noise by Cholesky; by eigenvalues where A + λI is near singular."""
@@ -122,15 +115,11 @@ class RidgeProblem:
         eigenvalues[lost], projections[lost] = 0.0, 0.0
         return RidgePath(self, eigenvalues, eigenvectors, projections)
 
-    @property
-    def _seen_any(self) -> bool:
-        """Whether there is an intercept, and something to find it from."""
-        return self.intercept and self.total_weight > 0
-
     def _solution(self, weights: FloatArray, root: FloatArray, noise: float) -> RidgeSolution:
         intercept = self.target_mean - self.mean @ weights
-        constant = noise / self.total_weight if self._seen_any else 0.0
-        return RidgeSolution(weights, intercept, root, self.mean, constant, noise, self._seen_any)
+        has_intercept = self.intercept and self.total_weight > 0  # and something to find it from
+        constant = noise / self.total_weight if has_intercept else 0.0
+        return RidgeSolution(weights, intercept, root, self.mean, constant, noise, has_intercept)
 
 
 @dataclass(frozen=True)
@@ -144,23 +133,17 @@ class RidgePath:
 
     def solve(self, noise: float) -> RidgeSolution:
         """u = Q (Θ + λ)⁻¹ Qᵀc; directions without data, where Θ + λ vanishes, keep their prior."""
-        inverse = self._inverse(noise)
-        share = np.where(inverse > 0, noise * inverse, 1.0)
-        root = np.sqrt(share)[:, np.newaxis] * self.eigenvectors.T
-        return self.problem._solution(self.weights(noise), root, noise)
+        shifted = self.eigenvalues + noise
+        known = shifted > self.problem.rounding
+        inverse = np.where(known, 1.0 / np.where(known, shifted, 1.0), 0.0)
+        weights = self.eigenvectors @ (inverse[:, np.newaxis] * self.projections)
+        share = np.where(known, noise * inverse, 1.0)
+        return self.problem._solution(weights, np.sqrt(share)[:, np.newaxis] * self.eigenvectors.T, noise)
 
     def degrees_of_freedom(self, noise: float) -> float:
         """Trace of the smoother: Σ θ/(θ + λ), and one for an intercept."""
         theta = self.eigenvalues[self.eigenvalues > 0]
         return float(np.sum(theta / (theta + noise)) + self.problem.intercept)
-
-    def weights(self, noise: float) -> FloatArray:
-        """Weights alone, without what the variance needs."""
-        return np.asarray(self.eigenvectors @ (self._inverse(noise)[:, np.newaxis] * self.projections))
-
-    def intercept(self, weights: FloatArray) -> FloatArray:
-        """Intercept that belongs to the weights."""
-        return np.asarray(self.problem.target_mean - self.problem.mean @ weights)
 
     def residual_share(self, noise: float) -> FloatArray:
         """Share of each output's sum of squares that the model leaves, from the statistics alone."""
@@ -214,9 +197,3 @@ class RidgePath:
         return float(
             np.exp(brentq(lambda point: self._score(np.exp(point)) - lowest * _TIE, left, right[0], xtol=1e-12))
         )
-
-    def _inverse(self, noise: float) -> FloatArray:
-        """(Θ + λ)⁻¹, zero where it vanishes to rounding."""
-        shifted = self.eigenvalues + noise
-        known = shifted > self.problem.rounding
-        return np.asarray(np.where(known, 1.0 / np.where(known, shifted, 1.0), 0.0))
