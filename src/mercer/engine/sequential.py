@@ -91,7 +91,6 @@ class SequentialLearner:
                 squares = self._learn_piece(here, source, (prior[span], targets[span], weights[span]))
                 residuals[start : start + len(squares)] = squares
                 start += len(squares)
-            self.recursion.look()
         self.recursion.mirror()
         return residuals
 

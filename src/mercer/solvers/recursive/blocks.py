@@ -19,11 +19,8 @@ from mercer._jit import inlined, jit
 from mercer._typing import FloatArray, IntArray
 from mercer.solvers.compiled_blas import PLAIN, Routines, add_product, call_back, stride
 from mercer.solvers.recursive.block import Block, Data, Matrices
-from mercer.solvers.recursive.inverses import apply, error_of_inverse, go_back, multiply
+from mercer.solvers.recursive.inverses import SPOILT, apply, check, go_back, multiply
 from mercer.solvers.recursive.rows import learn_rows
-
-# How far K⁻¹(Kz) may be from z, of random signs, before K⁻¹ is computed again; its relative error is then about 1e-9.
-SPOILT = 1e-7
 
 
 class Source(NamedTuple):
@@ -100,15 +97,17 @@ def learn_blocks(block: Block, matrices: Matrices, source: Source, data: Data, s
         multiply(block.blas, values, matrices.P, block.u)
         multiply(block.blas, values, matrices.K, block.a)
         learn_rows(block, matrices, data, done)
-        _close(block, source, done)
-        _extend_gram(block, matrices.gram, data.prior, done)
+        _close(block, source, matrices.gram, data.prior, done)
         apply(block, matrices.P, block.V, tally.n_V)
         apply(block, matrices.K, block.G, tally.n_G)
         if limits.forgetting < 1.0:
             go_back(matrices, tally)
         done += number
-        if _is_to_check(tally) and _is_spoilt(block, matrices, data.first + done):
-            break
+        # An eighth of the dictionary has changed, or an error was seen the last time, or there is nothing more to do.
+        if tally.n_changed > 0 and (8 * tally.n_changed >= tally.size or not tally.drift <= 0.1 * SPOILT or done == n_rows):
+            check(block, matrices, data.first + done)
+            if not tally.drift <= SPOILT:
+                break
     return done - start
 
 
@@ -119,7 +118,7 @@ def _open(block: Block, matrices: Matrices, n_rows: Any, number: Any) -> None:
     m = tally.size
     tally.n_before, tally.n_rows, tally.n_V, tally.n_G, tally.sigma, tally.tau = m, n_rows, 0, 0, 1.0, 0.0
     for i in range(m):
-        block.used[i], block.homes[i], block.P_diagonal[i] = 1.0, i, matrices.P[i, i]
+        block.used[i], block.homes[i], block.origins[i], block.P_diagonal[i] = 1.0, i, i, matrices.P[i, i]
         if block.limits.forgetting < 1.0:
             block.K_diagonal[i] = matrices.K[i, i]
     for t in range(n_rows):
@@ -132,18 +131,13 @@ def _open(block: Block, matrices: Matrices, n_rows: Any, number: Any) -> None:
 
 
 @inlined
-def _close(block: Block, source: Source, start: Any) -> None:
-    """Have newcomers, of rows from ``start`` on, take the places that they found.
+def _close(block: Block, source: Source, gram: FloatArray, prior: FloatArray, start: Any) -> None:
+    """Have newcomers, of rows from ``start`` on, take the places that they found, in all but the inverses.
 
-    A newcomer never comes from a slot before its place. What is moved here is all that is known but the matrices.
+    A newcomer never comes from a slot before its place. K_mm is known above its diagonal.
     """
     tally, origins, given, functions = block.tally[0], block.origins, source.given, source.functions
     m, own = tally.n_before, given.shape[1] - len(given) + start
-    for place in range(m):
-        origins[place] = place
-    for slot in range(m, m + tally.n_rows):
-        if block.used[slot] > 0.0:
-            origins[block.homes[slot]] = slot
     tally.n_moved = 0
     for place in range(tally.size):
         slot = origins[place]
@@ -154,32 +148,9 @@ def _close(block: Block, source: Source, start: Any) -> None:
                 block.w[o, place] = block.w[o, slot]
             for k in range(len(functions)):
                 functions[k, place] = functions[k, slot]
+            for j in range(tally.size):
+                if origins[j] < slot:  # of two newcomers the later one has the value
+                    gram[min(place, j), max(place, j)] = block.values[slot - m, origins[j]]
+            gram[place, place] = prior[start + slot - m]
             tally.n_moved += 1
     tally.n_changed += tally.n_moved
-
-
-@inlined
-def _extend_gram(block: Block, gram: FloatArray, prior: FloatArray, start: Any) -> None:
-    """Have the values of newcomers in K_mm, above its diagonal."""
-    tally, origins = block.tally[0], block.origins
-    for place in block.moved[: tally.n_moved]:
-        t = origins[place] - tally.n_before
-        for j in range(tally.size):
-            if origins[j] < origins[place]:  # of two newcomers the later one has the value
-                gram[min(place, j), max(place, j)] = block.values[t, origins[j]]
-        gram[place, place] = prior[start + t]
-
-
-@inlined
-def _is_to_check(tally: Any) -> Any:
-    """Whether K⁻¹ is to be checked: an eighth of the dictionary has changed, or something was seen the last time."""
-    return tally.n_changed > 0 and (8 * tally.n_changed >= tally.size or not tally.drift <= 0.1 * SPOILT)
-
-
-@inlined
-def _is_spoilt(block: Block, matrices: Matrices, seed: Any) -> Any:
-    """Whether K⁻¹ must be computed again."""
-    tally = block.tally[0]
-    tally.drift = error_of_inverse(block.blas, matrices, (tally.size, block.limits.fixed, seed), block.scratch)
-    tally.n_changed = 0
-    return not tally.drift <= SPOILT

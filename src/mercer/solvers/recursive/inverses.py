@@ -15,10 +15,10 @@ from mercer.solvers.compiled_blas import LOWER, PLAIN, TRANSPOSED, Routines, add
 from mercer.solvers.dense import mirror
 from mercer.solvers.recursive.block import PANEL, Block, Matrices, Vectors
 
-# Odd numbers that spread bits: 2^64 over the golden ratio, and two with which a third of the bits mix well.
-_GOLDEN, _LAST_BIT = np.uint64(0x9E3779B97F4A7C15), np.uint64(63)
-_SHIFTS = np.uint64(30), np.uint64(27)
-_MIXERS = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+# How far K⁻¹(Kz) may be from z, of random signs, before K⁻¹ is computed again; its relative error is then about 1e-9.
+SPOILT = 1e-7
+
+_GOLDEN, _LAST_BIT = np.uint64(0x9E3779B97F4A7C15), np.uint64(63)  # 2^64 over the golden ratio
 
 
 @jit
@@ -64,30 +64,20 @@ def go_back(matrices: Matrices, tally: Any) -> None:
 
 
 @jit
-def error_of_inverse(blas: Routines, matrices: Matrices, sizes: Any, scratch: FloatArray) -> Any:
-    """The largest entry of K⁻¹(Kz) - z, for a z of random signs; ``sizes``: functions, constant ones, seed."""
-    (size, fixed, seed), K, gram = sizes, matrices.K, matrices.gram
-    signs, products, result = scratch[0], scratch[1], scratch[2]
-    for i in range(size):
-        signs[i] = 0.0 if i < fixed else _sign(i, seed)
-    if size > 0:
-        call_back(blas.symv, (LOWER, size, 1.0, gram, stride(gram), signs, 1, 0.0, products, 1))
-        call_back(blas.symv, (LOWER, size, 1.0, K, stride(K), products, 1, 0.0, result, 1))
-    largest = 0.0
+def check(block: Block, matrices: Matrices, seed: Any) -> None:
+    """Note as drift the largest entry of K⁻¹(Kz) - z, for a z of signs that look random."""
+    tally, K, gram, fixed = block.tally[0], matrices.K, matrices.gram, block.limits.fixed
+    size, signs, products, result = tally.size, block.scratch[0], block.scratch[1], block.scratch[2]
+    for i in range(size):  # n² times the golden ratio is spread evenly between whole numbers
+        n = np.uint64(seed + i)
+        signs[i] = 0.0 if i < fixed else 1.0 if n * n * _GOLDEN >> _LAST_BIT else -1.0
+    call_back(block.blas.symv, (LOWER, size, 1.0, gram, stride(gram), signs, 1, 0.0, products, 1))
+    call_back(block.blas.symv, (LOWER, size, 1.0, K, stride(K), products, 1, 0.0, result, 1))
+    tally.n_changed, tally.drift = 0, 0.0
     for i in range(fixed, size):
         error = abs(result[i] - signs[i])
-        if not error <= largest:
-            largest = error
-    return largest
-
-
-@jit
-def _sign(place: Any, seed: Any) -> float:
-    """A sign that looks random: a bit of a hash of place and seed."""
-    bits = (np.uint64(place) + np.uint64(seed)) * _GOLDEN
-    bits = (bits ^ (bits >> _SHIFTS[0])) * _MIXERS[0]
-    bits = (bits ^ (bits >> _SHIFTS[1])) * _MIXERS[1]
-    return 1.0 if bits >> _LAST_BIT else -1.0
+        if not error <= tally.drift:
+            tally.drift = error
 
 
 def inverse(matrix: FloatArray) -> FloatArray:

@@ -36,11 +36,10 @@ from mercer._stored import stored
 from mercer._stored.checks import check_columns, check_finite, check_index, check_square, need
 from mercer._typing import FloatArray, IntArray
 from mercer.exceptions import NotPositiveDefiniteError
-from mercer.solvers.compiled_blas import routines
 from mercer.solvers.dense import mirror
 from mercer.solvers.recursive.block import Block, Data, Limits, Matrices, aligned, good_length
-from mercer.solvers.recursive.blocks import SPOILT, Source, learn_blocks, look_up
-from mercer.solvers.recursive.inverses import error_of_inverse, inverse, lower_factor
+from mercer.solvers.recursive.blocks import Source, learn_blocks
+from mercer.solvers.recursive.inverses import SPOILT, inverse, lower_factor
 from mercer.solvers.recursive.rules import Rules, weakest
 
 MOST_ROWS = 128  # of a block
@@ -73,39 +72,19 @@ def _in_use(name: str, doc: str) -> Any:
 
 @stored(also=("P_inverse", "K_inverse", "gram"))
 class BlockRecursion:
-    """The recursion on blocks.
-
-    Parameters
-    ----------
-    rules : Rules
-    n_outputs : int
-
-    Attributes
-    ----------
-    P_inverse, K_inverse, gram : arrays (m, m)
-    coefficients : array (m, p)
-    births : array (m,)
-        Number of the row that each function came from; -1 for the constant.
-    cost, hidden_cost : float
-        ξ of the outputs that count, and of the others.
-    n_seen, n_grown, n_pruned, n_refreshed, n_changed : int
-        Rows learned, functions that came and went, how often K⁻¹ was computed again, functions that came since it was
-        checked.
-    drift : float
-        Error of K⁻¹ when it was checked.
-    """
+    """The recursion on blocks."""
 
     rules: Rules
-    coefficients: FloatArray
-    births: IntArray
-    cost: float
+    coefficients: FloatArray  # (m, p)
+    births: IntArray  # (m,): number of the row that each function came from; -1 for the constant
+    cost: float  # ξ of the outputs that count, and of the others
     hidden_cost: float
-    n_seen: int
+    n_seen: int  # rows learned, functions that came and went
     n_grown: int
     n_pruned: int
-    n_refreshed: int
-    n_changed: int
-    drift: float
+    n_refreshed: int  # how often K⁻¹ was computed again
+    n_changed: int  # functions that came since it was checked
+    drift: float  # its error then
 
     def __init__(self, rules: Rules, n_outputs: int = 1) -> None:
         self.rules = rules
@@ -144,82 +123,53 @@ class BlockRecursion:
         return grown
 
     def learn(
-        self, values: FloatArray | Source, prior: FloatArray, targets: FloatArray, weights: FloatArray
+        self, source: Source, prior: FloatArray, targets: FloatArray, weights: FloatArray
     ) -> tuple[IntArray, FloatArray]:
-        """Learn rows, in blocks. If it fails, some blocks may have been learned: work on a copy, as estimators do.
+        """Learn rows with k(x, x) and targets (n, p), in blocks; with an intercept, ``begin`` comes first.
 
-        Parameters
-        ----------
-        values : array (n, m + n) or Source
-            Kernel values between the rows and the functions in use, and among the rows; with an intercept, for which
-            ``begin`` has been called, the first column is 1.
-        prior : array (n,)
-            k(x, x).
-        targets : array (n, p)
-        weights : array (n,)
-            Above zero.
-
-        Returns
-        -------
-        origin : array (m',)
-            For each function in use afterwards, the row that it came from, or -1 if it was there.
-        residuals : array (n',)
-            Squared error of each row before it was learned, summed over outputs. If there are fewer than rows, the
-            others were not learned: of a source that computes values, one is too far, or its room is used up.
+        Returns the row that each function in use came from, or -1 if it was there, and the squared error of each row
+        before it was learned, summed over outputs. If there are fewer than rows, the others were not learned: of a
+        source that computes values, one is too far, or its room is used up. If it fails, some blocks may have been
+        learned: work on a copy, as estimators do.
         """
         n_rows, before, done = len(prior), self.n_seen, 0
-        data = Data(prior, targets, weights, np.empty(n_rows), before)
-        source = values if isinstance(values, Source) else look_up(values)
-        if n_rows:
-            block = self._open(n_rows, source)
-            while done < n_rows:
-                done += int(learn_blocks(block, self._matrices, source, data, done))
-                if block.tally["drift"][0] <= SPOILT:
-                    break
-                self._refresh(int(block.tally["size"][0]))
-                block.tally["drift"] = 0.0
-            self._close(block, done)
+        data, fixed = Data(prior, targets, weights, np.empty(n_rows), before), int(self.rules.intercept)
+        block = self._open(n_rows, source)
+        while done < n_rows:
+            done += int(learn_blocks(block, self._matrices, source, data, done))
+            if block.tally["drift"][0] <= SPOILT:
+                break
+            used = slice(fixed, int(block.tally["size"][0]))
+            gram = self._matrices.gram[used, used]
+            mirror(gram)
+            self._matrices.K[used, used] = inverse(gram)
+            self.n_refreshed += 1
+            block.tally["drift"] = 0.0
+        self._close(block, done)
         return np.where(self.births >= before, self.births - before, -1), data.residuals[:done]
-
-    def look(self) -> None:
-        """Compute K⁻¹ again if it has drifted."""
-        if self.n_changed:
-            size, fixed = len(self.births), int(self.rules.intercept)
-            self.drift = float(
-                error_of_inverse(routines(), self._matrices, (size, fixed, self.n_seen), np.empty((3, size)))
-            )
-            self.n_changed = 0
-            if not self.drift <= SPOILT:
-                self._refresh(size)
-                self.drift = 0.0
-
-    def _refresh(self, size: int) -> None:
-        fixed = int(self.rules.intercept)
-        mirror(self._matrices.gram[:size, :size])
-        self._matrices.K[fixed:size, fixed:size] = inverse(self._matrices.gram[fixed:size, fixed:size])
-        self.n_refreshed += 1
 
     def _open(self, n_rows: int, source: Source) -> Block:
         """Have room for the functions that rows may become, and memory for blocks, with the state before them.
 
         If values are given, all rows may become functions; else, those of a block.
         """
-        m, n_outputs = len(self.births), self.coefficients.shape[1]
-        budget = max(m, self.rules.max_basis + int(self.rules.intercept))
+        (m, n_outputs), rules = self.coefficients.shape, self.rules
+        budget = max(m, rules.max_basis + int(rules.intercept))
         most = min(budget, m + n_rows)
         if source.profile:
             most = min(most, max(2 * m, m + MOST_ROWS), source.functions.shape[1] - MOST_ROWS)
         room = min(budget, max(most, 2 * m))  # for more functions than there may be after these rows
         self._matrices = Matrices(*(_with_room(matrix, m, most, room) for matrix in self._matrices))
-        rows, limits = min(block_rows(most, self.rules.forgetting), n_rows), Limits.of(self.rules, most)
-        if self._block is None or not self._block.fits(rows, most + rows, n_outputs):
-            self._block = Block.empty(rows, room + rows, n_outputs, limits)
-        self._block = block = self._block._replace(limits=limits)
+        shape, limits = (min(block_rows(most, rules.forgetting), n_rows), n_outputs), Limits.of(rules, most)
+        block = self._block
+        if block is None or (len(block.values), len(block.w)) != shape or len(block.births) < most + shape[0]:
+            block = Block.empty(*shape, room + shape[0], limits)
+        self._block = block = block._replace(limits=limits)
         block.w[:, :m], block.births[:m], block.columns[:m] = self.coefficients.T, self.births, np.arange(m)
         block.tally[:] = 0
         for name in ("n_grown", "n_pruned", "n_changed", "cost", "hidden_cost", "drift"):
             block.tally[name] = getattr(self, name)
-        block.tally["size"], block.tally["n_scored"], block.tally["least_novelty"] = m, n_outputs - self.rules.hidden, 1
+        block.tally["size"], block.tally["n_scored"], block.tally["least_novelty"] = m, n_outputs - rules.hidden, 1
         return block
 
     def _close(self, block: Block, n_rows: int) -> None:

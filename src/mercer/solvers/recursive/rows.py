@@ -64,10 +64,11 @@ def learn_rows(block: Block, before: Matrices, data: Data, start: Any) -> None:
         if place < 0:
             continue
         _grow(block, tally, t, delta, pivot, (gain, hidden / total**2 * pivot))
-        block.homes[here] = tally.size - 1
+        home = tally.size - 1
         if place < here:
             _prune(block, tally, before, place)
-            block.homes[here] = block.homes[place]
+            home = block.homes[place]
+        block.homes[here], block.origins[home] = home, here
 
 
 # ---------------------------------------------------------------------------------------------------- the normal step
@@ -152,13 +153,15 @@ def _place_to_take(block: Block, tally: Any, t: Any, ratio: Any, pivot: Any, gai
     in v = [-a - (δ/Δ)u, 1]; the ratio is δ/Δ, pivot and gain are Δ_b and κ²Δ_b.
     """
     slot, v, scores, fixed = tally.n_before + t, tally.n_V, block.scores, block.limits.fixed
+    kappa = block.steps[0]
     for i in range(slot):
-        block.V.rows[v, i] = -block.a[t, i] - ratio * block.V.rows[v - 1, i]
-        scores[i] = 0.0
+        v_i = -block.a[t, i] - ratio * block.V.rows[v - 1, i]
+        total = block.w[0, i] + kappa * v_i
+        block.V.rows[v, i], scores[i] = v_i, total * total
     block.V.rows[v, slot] = 1.0
     found = slot
     if tally.size == block.limits.max_basis:
-        for o in range(tally.n_scored):
+        for o in range(1, tally.n_scored):
             kappa = block.steps[o]
             for i in range(slot):
                 total = block.w[o, i] + kappa * block.V.rows[v, i]
