@@ -228,7 +228,7 @@ def test_a_far_first_row_does_not_stay_the_centre():
     X, y = make_waves(400, n_features=2, random_state=0)
     X[0] += 50.0
     learner = learned(X, y, Gaussian(0.5), sizes=400)
-    assert np.max(np.abs(learner._values._section.shift)) < 10.0
+    assert np.max(np.abs(learner._values._source.scales[:2])) < 10.0
 
 
 def test_an_overflowing_kernel_is_refused():

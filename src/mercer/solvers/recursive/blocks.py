@@ -104,7 +104,9 @@ def learn_blocks(block: Block, matrices: Matrices, source: Source, data: Data, s
             go_back(matrices, tally)
         done += number
         # An eighth of the dictionary has changed, or an error was seen the last time, or there is nothing more to do.
-        if tally.n_changed > 0 and (8 * tally.n_changed >= tally.size or not tally.drift <= 0.1 * SPOILT or done == n_rows):
+        if tally.n_changed > 0 and (
+            8 * tally.n_changed >= tally.size or not tally.drift <= 0.1 * SPOILT or done == n_rows
+        ):
             check(block, matrices, data.first + done)
             if not tally.drift <= SPOILT:
                 break

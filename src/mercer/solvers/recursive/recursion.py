@@ -205,10 +205,10 @@ class BlockRecursion:
         return np.asarray(np.sum(cross * self.coefficients, axis=0))
 
     def shrink(self) -> IntArray:
-        """Remove the weakest functions until no more than ``max_basis`` are left; returns which stay."""
-        fixed = int(self.rules.intercept)
-        kept = np.arange(len(self.births))
-        while len(kept) - fixed > self.rules.max_basis:
+        """Remove the weakest functions until no more than ``max_basis`` are left; returns which stay, from 0."""
+        fixed = self.n_fixed
+        kept = np.arange(len(self.births) - fixed)
+        while len(kept) > self.rules.max_basis:
             scores = np.sum(self.rules.scored(self.coefficients) ** 2, axis=1) / np.diagonal(self.P_inverse)
             place = fixed + weakest(scores[fixed:], self.births[fixed:])
             self.cost += float(scores[place])
@@ -218,7 +218,7 @@ class BlockRecursion:
             self.coefficients = np.delete(self.coefficients - np.outer(row, self.coefficients[place]), place, axis=0)
             self.P_inverse, self.K_inverse = _removed(self.P_inverse, place), _removed(self.K_inverse, place)
             self.gram = np.delete(np.delete(self.gram, place, axis=0), place, axis=1)
-            self.births, kept = np.delete(self.births, place), np.delete(kept, place)
+            self.births, kept = np.delete(self.births, place), np.delete(kept, place - fixed)
             self.n_pruned += 1
         return kept
 
