@@ -15,13 +15,8 @@ from mercer._stored.checks import check_estimator, check_shape, need
 from mercer._typing import FloatArray, IntArray, RandomState
 from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted, parameters
 from mercer.engine import ArrayTable, Features, SequentialLearner, learn_table, normal_statistics
-from mercer.estimators.shell import (
-    Mergeable,
-    all_or_nothing,
-    check_same_outputs,
-    make_executor,
-)
-from mercer.kernels import Kernel, as_kernel
+from mercer.estimators.shell import Mergeable, all_or_nothing, check_same_outputs, make_executor
+from mercer.kernels import as_kernel
 from mercer.methods.frame import resolve_kernel, used_rows
 from mercer.model import KernelExpansion, Variance
 from mercer.solvers.recursive import Rules
@@ -201,7 +196,11 @@ class OnlineMachine(Mergeable):
         old = self._learner.recursion.rules
         rules = replace(self._rules(), hidden=old.hidden)
         if check_kernel:
-            self._check_kernel()
+            kernel = as_kernel(self.kernel)
+            given = self.kernel_ if kernel.needs_data else kernel.resolve(self._learner.points[:0])
+            if type(kernel) is not type(self.kernel_) or not given.equals(self.kernel_):
+                msg = f"the kernel was {self.kernel_} when the first rows were learned and cannot change: call fit."
+                raise ValueError(msg)
         for name in ("noise", "intercept"):
             if getattr(old, name) != getattr(rules, name):
                 msg = f"{name} was {getattr(old, name)} when the first rows were learned and cannot change: call fit."
@@ -211,12 +210,20 @@ class OnlineMachine(Mergeable):
             learner.change(rules)
         return learner
 
-    def _check_kernel(self) -> None:
-        kernel = as_kernel(self.kernel)
-        given = self.kernel_ if kernel.needs_data else kernel.resolve(self._learner.points[:0])
-        if type(kernel) is not type(self.kernel_) or not given.equals(self.kernel_):
-            msg = f"the kernel was {self.kernel_} when the first rows were learned and cannot change: call fit."
-            raise ValueError(msg)
+    def _begin_with(self, x: Mapping[Any, Any], n_outputs: int, hidden: int = 0) -> None:
+        """Start over with the features of a mapping, and a kernel that does not depend on data."""
+        self._validate_params()
+        make_executor(self)  # which refuses n_jobs=0
+        kernel, self._features = as_kernel(self.kernel), _in_order(x)
+        if kernel.needs_data:
+            raise ValueError("a median length scale needs rows: give the kernel a number.")
+        self.n_features_in_ = n_features = len(self._features)
+        if all(
+            isinstance(name, str) for name in self._features
+        ):  # scikit-learn compares them with those of data frames
+            self.feature_names_in_ = np.array(self._features, dtype=object)
+        kernel, rules = kernel.resolve(np.empty((0, n_features))), replace(self._rules(), hidden=hidden)
+        self._state = State(SequentialLearner(kernel, rules, n_features, n_outputs))
 
     def _learn_one(self, row: FloatArray, target: FloatArray, weight: float) -> None:
         """Learn one row, without the checks that arrays need; wholly or not at all."""
@@ -234,19 +241,12 @@ class OnlineMachine(Mergeable):
         values = mean.kernel(row, mean.points)[0] @ mean.coefficients if len(mean.points) else 0.0
         return np.asarray(mean.intercept + values)
 
-    def _one(self, x: Mapping[Any, Any], *, first: bool) -> FloatArray:
+    def _one(self, x: Mapping[Any, Any]) -> FloatArray:
         """A row from a mapping of features: those of the first row, 0 where one is missing; others are ignored."""
-        if first:
-            self._features = _in_order(x)
         names = self._features if hasattr(self, "_features") else getattr(self, "feature_names_in_", None)
         if names is None:
             raise ValueError("the model was fitted to arrays, which have no feature names.")
         return np.array([[_number(x.get(name, 0.0), name) for name in names]])
-
-    def _note_names(self) -> None:
-        """Have scikit-learn compare the names of the first row with those of data frames."""
-        if all(isinstance(name, str) for name in self._features):
-            self.feature_names_in_ = np.array(self._features, dtype=object)
 
     def _refit(self, table: ArrayTable) -> None:
         """Solve for the coefficients exactly, by one pass over rows, on the dictionary found."""
@@ -265,13 +265,6 @@ class OnlineMachine(Mergeable):
         recursion.cost = float(np.sum(recursion.rules.scored(costs)))
         recursion.hidden_cost = float(np.sum(costs)) - recursion.cost
         self._state = State(learner, self._state.history)
-
-    def _check_length_scale(self) -> Kernel:
-        """The kernel, which must not depend on data."""
-        kernel = as_kernel(self.kernel)
-        if kernel.needs_data:
-            raise ValueError("a median length scale needs rows: give the kernel a number.")
-        return kernel
 
     def _rules(self) -> Rules:
         return Rules(
