@@ -58,7 +58,7 @@ class SequentialLearner:
         # One layout, so that code is compiled once: C order, writable.
         weights = np.ones(len(rows)) if weights is None else weights
         rows, targets, weights = (np.require(given, np.float64, ["C", "W"]) for given in (rows, targets, weights))
-        start, residuals, prior = 0, np.empty(len(rows)), self._prior(rows)
+        start, residuals, prior, n_grown = 0, np.empty(len(rows)), self._prior(rows), self.recursion.n_grown
         if self.recursion.rules.intercept and self.recursion.n_seen == 0 and len(rows):
             if self.recursion.begin(float(prior[0]), targets[0], float(weights[0])):
                 self.points = rows[:1].copy()
@@ -71,7 +71,7 @@ class SequentialLearner:
                 squares = self._learn_some(rows[start:], prior[start:], targets[start:], weights[start:])
                 residuals[start : start + len(squares)] = squares
                 start += len(squares)
-        self.recursion.mirror()
+        self.recursion.mirror(n_grown)
         return residuals
 
     def _learn_some(self, rows: FloatArray, prior: FloatArray, targets: FloatArray, weights: FloatArray) -> FloatArray:
@@ -99,9 +99,9 @@ class SequentialLearner:
         return min(_MEMORY // row_bytes, _SECOND // _row_work(m, n_features))
 
     def copy(self) -> SequentialLearner:
-        """A learner with the same future that shares nothing that changes."""
+        """A learner with the same future that shares nothing that changes: points are replaced, not written to."""
         other = copy(self)
-        other.recursion, other.points = self.recursion.copy(), self.points.copy()
+        other.recursion = self.recursion.copy()
         # What is bound goes with the copy, which is the one that goes on; if it fails, this one binds again.
         other._values, self._values = self._values, StreamValues(self.kernel)
         return other
@@ -116,7 +116,7 @@ class SequentialLearner:
         if not other.recursion.n_seen:
             return
         if not self.recursion.n_seen:
-            self.recursion, self.points = other.recursion.copy(), other.points.copy()
+            self.recursion, self.points = other.recursion.copy(), other.points
             return
         mine, theirs, fixed = self.recursion, other.recursion, int(self.recursion.rules.intercept)
         points, new = self._union(other)

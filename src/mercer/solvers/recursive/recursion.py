@@ -27,6 +27,7 @@ the next. ``papers/recursion.py`` is the same, one row at a time.
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -57,20 +58,7 @@ def block_rows(n_functions: int, forgetting: float = 1.0) -> int:
     return rows if forgetting == 1.0 else max(1, min(rows, int(np.log(_LEAST_LEFT) / np.log(forgetting))))
 
 
-def _in_use(name: str, doc: str) -> Any:
-    """Part of a matrix that is in use."""
-
-    def get(self: BlockRecursion) -> FloatArray:
-        m, matrix = len(self.births), getattr(self._matrices, name)
-        return np.asarray(matrix[:m, :m])
-
-    def replace(self: BlockRecursion, matrix: FloatArray) -> None:
-        self._matrices = self._matrices._replace(**{name: np.ascontiguousarray(matrix)})
-
-    return property(get, replace, doc=doc)
-
-
-@stored(also=("P_inverse", "K_inverse", "gram"))
+@stored
 class BlockRecursion:
     """The recursion on blocks."""
 
@@ -85,22 +73,25 @@ class BlockRecursion:
     n_refreshed: int  # how often K⁻¹ was computed again
     n_changed: int  # functions that came since it was checked
     drift: float  # its error then
+    P_inverse: FloatArray  # (m, m): P⁻¹, K_mm⁻¹ and K_mm, in which the row and column of a constant mean nothing
+    K_inverse: FloatArray
+    gram: FloatArray
 
     def __init__(self, rules: Rules, n_outputs: int = 1) -> None:
         self.rules = rules
-        self._matrices = Matrices(*(np.empty((0, 0)) for _ in range(3)))
+        self.P_inverse, self.K_inverse, self.gram = (np.empty((0, 0)) for _ in range(3))
         self.coefficients = np.empty((0, n_outputs))
         self.births = np.empty(0, dtype=np.intp)
         self.cost = self.hidden_cost = 0.0
         self.n_seen = self.n_grown = self.n_pruned = 0
         self.n_refreshed = self.n_changed = 0
         self.drift = 0.0
-        self._block: Block | None = None  # memory to work in
-        self._n_mirrored = -1  # ``n_grown`` when the lower triangles of K⁻¹ and K_mm were filled in
+        self.rebuild_stored()
 
-    P_inverse = _in_use("P", "P⁻¹.")
-    K_inverse = _in_use("K", "K_mm⁻¹.")
-    gram = _in_use("gram", "K_mm, as the recursion was given it; the row and column of a constant mean nothing.")
+    def rebuild_stored(self) -> None:
+        """Begin without memory to work in, and without matrices that have room for more functions."""
+        self._block: Block | None = None
+        self._matrices: Matrices | None = None
 
     @property
     def n_fixed(self) -> int:
@@ -134,22 +125,22 @@ class BlockRecursion:
         """
         n_rows, before, done = len(prior), self.n_seen, 0
         data, fixed = Data(prior, targets, weights, np.empty(n_rows), before), int(self.rules.intercept)
-        block = self._open(n_rows, source)
+        block, matrices = self._open(n_rows, source)
         while done < n_rows:
-            done += int(learn_blocks(block, self._matrices, source, data, done))
+            done += int(learn_blocks(block, matrices, source, data, done))
             if block.tally["drift"][0] <= SPOILT:
                 break
             used = slice(fixed, int(block.tally["size"][0]))
-            gram = self._matrices.gram[used, used]
+            gram = matrices.gram[used, used]
             mirror(gram)
-            self._matrices.K[used, used] = inverse(gram)
+            matrices.K[used, used] = inverse(gram)
             self.n_refreshed += 1
             block.tally["drift"] = 0.0
-        self._close(block, done)
+        self._close(block, matrices, done)
         return np.where(self.births >= before, self.births - before, -1), data.residuals[:done]
 
-    def _open(self, n_rows: int, source: Source) -> Block:
-        """Have room for the functions that rows may become, and memory for blocks, with the state before them.
+    def _open(self, n_rows: int, source: Source) -> tuple[Block, Matrices]:
+        """Memory for blocks, with the state before them, and matrices with room for the functions that rows may become.
 
         If values are given, all rows may become functions; else, those of a block.
         """
@@ -159,7 +150,9 @@ class BlockRecursion:
         if source.profile:
             most = min(most, max(2 * m, m + MOST_ROWS), source.functions.shape[1] - MOST_ROWS)
         room = min(budget, max(most, 2 * m))  # for more functions than there may be after these rows
-        self._matrices = Matrices(*(_with_room(matrix, m, most, room) for matrix in self._matrices))
+        given = (self.P_inverse, self.K_inverse, self.gram)
+        last: Any = (None, None, None) if self._matrices is None else self._matrices
+        self._matrices = Matrices(*(_with_room(*pair, most, room) for pair in zip(given, last, strict=True)))
         shape, limits = (min(block_rows(most, rules.forgetting), n_rows), n_outputs), Limits.of(rules, most)
         block = self._block
         if block is None or (len(block.values), len(block.w)) != shape or len(block.births) < most + shape[0]:
@@ -170,9 +163,9 @@ class BlockRecursion:
         for name in ("n_grown", "n_pruned", "n_changed", "cost", "hidden_cost", "drift"):
             block.tally[name] = getattr(self, name)
         block.tally["size"], block.tally["n_scored"], block.tally["least_novelty"] = m, n_outputs - rules.hidden, 1
-        return block
+        return block, self._matrices
 
-    def _close(self, block: Block, n_rows: int) -> None:
+    def _close(self, block: Block, matrices: Matrices, n_rows: int) -> None:
         """Take what is known after the last block."""
         tally = dict(zip(block.tally.dtype.names or (), block.tally[0].item(), strict=True))
         if not tally["least_novelty"] > -_NEGATIVE:
@@ -182,6 +175,7 @@ class BlockRecursion:
             )
         size = tally["size"]
         self.coefficients, self.births = np.ascontiguousarray(block.w[:, :size].T), block.births[:size].copy()
+        self.P_inverse, self.K_inverse, self.gram = (matrix[:size, :size] for matrix in matrices)
         self.n_seen += n_rows
         for name in ("n_grown", "n_pruned", "n_changed", "cost", "hidden_cost", "drift"):
             setattr(self, name, tally[name])
@@ -222,22 +216,18 @@ class BlockRecursion:
             self.n_pruned += 1
         return kept
 
-    def mirror(self) -> None:
-        """Fill in the lower triangles of the matrices, which ``learn`` leaves as they were."""
+    def mirror(self, n_grown: int) -> None:
+        """Fill in the lower triangles, which ``learn`` leaves as they were; ``n_grown`` is the number from before."""
         mirror(self.P_inverse)
-        if self._n_mirrored != self.n_grown:
+        if self.n_grown > n_grown:
             mirror(self.K_inverse)
             mirror(self.gram)
-            self._n_mirrored = self.n_grown
 
     def copy(self) -> BlockRecursion:
-        """A recursion with the same future that shares nothing."""
-        other, m = BlockRecursion(self.rules), len(self.births)
-        vars(other).update(vars(self))
-        other._block, other.coefficients, other.births = None, self.coefficients.copy(), self.births.copy()
-        other._matrices = Matrices(*(aligned(*matrix.shape) for matrix in self._matrices))
-        for mine, theirs in zip(self._matrices, other._matrices, strict=True):
-            theirs[:m, :m] = mine[:m, :m]  # and room for more, with whatever is there
+        """A recursion with the same future; both share their matrices, which are copied before they change."""
+        self._matrices = None
+        other = copy(self)
+        other.coefficients = self.coefficients.copy()  # may be a part of the memory to work in
         return other
 
     def check_stored(self) -> None:
@@ -256,16 +246,7 @@ class BlockRecursion:
         check_index(self.births, max(int(self.n_seen), 1), "births", least=-1)
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but room and memory to work in."""
-        state = {name: value for name, value in vars(self).items() if not name.startswith("_")}
-        state |= {"P_inverse": self.P_inverse, "K_inverse": self.K_inverse, "gram": self.gram}
-        return {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in state.items()}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self._block, self._n_mirrored = None, -1
-        self._matrices = Matrices(*(np.empty((0, 0)) for _ in range(3)))
-        for name, value in state.items():
-            setattr(self, name, value)
+        return vars(self) | {"_block": None, "_matrices": None}
 
 
 def _removed(matrix: FloatArray, place: int) -> FloatArray:
@@ -275,11 +256,11 @@ def _removed(matrix: FloatArray, place: int) -> FloatArray:
     return np.delete(np.delete(smaller, place, axis=0), place, axis=1)
 
 
-def _with_room(matrix: FloatArray, size: int, most: int, room: int) -> FloatArray:
-    """The first rows and columns of a matrix in an array with room for more: the matrix itself, if it has."""
-    if len(matrix) >= most and matrix.flags.writeable and matrix.shape[1] % 8 == 0 and matrix.ctypes.data % 64 == 0:
-        return matrix
-    length = good_length(room)
+def _with_room(matrix: FloatArray, last: FloatArray | None, most: int, room: int) -> FloatArray:
+    """A larger array that begins with the matrix: the last one, if the matrix is still a part of it, or a new one."""
+    if last is not None and matrix.base is last.base and len(last) >= most:
+        return last
+    length, size = good_length(room), len(matrix)
     larger = aligned(length, length)
-    larger[:size, :size] = matrix[:size, :size]
+    larger[:size, :size] = matrix
     return larger
