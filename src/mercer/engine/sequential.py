@@ -140,10 +140,10 @@ class SequentialLearner:
     def _union(self, other: SequentialLearner) -> tuple[FloatArray, IntArray]:
         """Both dictionaries, without those of the other's points that are not new, and which of them are."""
         points, new = self.points, np.empty(0, dtype=np.intp)
-        lower = np.linalg.cholesky(self.kernel(points)) if len(points) else np.empty((0, 0))
+        lower = np.linalg.cholesky(self.kernel(points))
         prior = self.kernel.diagonal(other.points)
         for i, point in enumerate(other.points):
-            k = self.kernel(points, point[np.newaxis])[:, 0] if len(points) else np.empty(0)
+            k = self.kernel(points, point[np.newaxis])[:, 0]
             row = solve_triangular(lower, k, lower=True) if len(k) else k
             novelty = float(prior[i] - row @ row)
             if self.recursion.rules.is_new(novelty, float(prior[i])):

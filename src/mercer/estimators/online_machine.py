@@ -114,13 +114,9 @@ class OnlineMachine(Mergeable):
     def check_stored(self) -> None:
         """Refuse outputs and features that are not those of the learner."""
         n_outputs, n_features = self._learner.n_scored, self._learner.points.shape[1]
-        check_estimator(
-            self,
-            n_outputs=n_outputs,
-            n_features=n_features,
-            flat=getattr(self, "_flat", False),
-            fewest_classes=1 if self._learner.recursion.rules.hidden else 2,  # when classes come one after the other
-        )
+        fewest = 1 if self._learner.recursion.rules.hidden else 2  # classes may come one after the other
+        flat = getattr(self, "_flat", False)
+        check_estimator(self, n_outputs=n_outputs, n_features=n_features, flat=flat, fewest_classes=fewest)
         need(len(vars(self).get("_features", ())) in (0, n_features), "a model has names for other features.")
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -238,8 +234,7 @@ class OnlineMachine(Mergeable):
     def _evaluate_one(self, row: FloatArray) -> FloatArray:
         """The model's values at one row, without the machinery that many rows need."""
         mean = self._state.mean
-        values = mean.kernel(row, mean.points)[0] @ mean.coefficients if len(mean.points) else 0.0
-        return np.asarray(mean.intercept + values)
+        return np.asarray(mean.intercept + mean.kernel(row, mean.points)[0] @ mean.coefficients)
 
     def _one(self, x: Mapping[Any, Any]) -> FloatArray:
         """A row from a mapping of features: those of the first row, 0 where one is missing; others are ignored."""
@@ -253,13 +248,11 @@ class OnlineMachine(Mergeable):
         learner = self._next_learner()
         if not len(learner.points):  # then the recursion is exact, as it has represented nothing
             return
+        recursion, m = learner.recursion, len(learner.points)
         features = Features(learner.kernel, learner.points)
         sums = normal_statistics(table, features, executor=make_executor(self))
-        data_part, cross = sums.gram, sums.cross[:, :-1]
-        if learner.recursion.n_fixed:  # comes first
-            data_part = np.block([[sums.moments[-1:, -1:], sums.cross[:, -1:].T], [sums.cross[:, -1:], data_part]])
-            cross = np.concatenate([sums.moments[-1:, :-1], cross])
-        recursion = learner.recursion
+        order = [-1] * recursion.n_fixed + [*range(m)]  # of [φ, y, 1] the constant comes first
+        data_part, cross = sums.sums[np.ix_(order, order)], sums.sums[order, m:-1]
         explained = recursion.restate(data_part, learner.kernel(learner.points), cross)
         costs = np.diagonal(sums.moments)[:-1] - explained
         recursion.cost = float(np.sum(recursion.rules.scored(costs)))
@@ -369,8 +362,7 @@ def _number(value: Any, name: Any) -> float:
 def _variance(learner: SequentialLearner) -> Variance:
     """k(x, x) - |v|² + λ [1, k]P⁻¹[1, k]ᵀ, with k = Lv, as |Rv - c|² and a constant."""
     fixed, noise, P_inverse = learner.recursion.n_fixed, learner.recursion.rules.noise, learner.recursion.P_inverse
-    m = len(learner.points)
-    lower = np.linalg.cholesky(learner.kernel(learner.points)) if m else np.empty((0, 0))
+    m, lower = len(learner.points), np.linalg.cholesky(learner.kernel(learner.points))
     square = noise * lower.T @ P_inverse[fixed:, fixed:] @ lower
     values, vectors = np.linalg.eigh((square + square.T) / 2)
     scale = np.sqrt(np.maximum(values, 0.0))

@@ -167,18 +167,17 @@ class BlockRecursion:
 
     def _close(self, block: Block, matrices: Matrices, n_rows: int) -> None:
         """Take what is known after the last block."""
-        tally = dict(zip(block.tally.dtype.names or (), block.tally[0].item(), strict=True))
-        if not tally["least_novelty"] > -_NEGATIVE:
+        novelty, size = block.tally["least_novelty"].item(), block.tally["size"].item()
+        if not novelty > -_NEGATIVE:
             raise NotPositiveDefiniteError(
-                f"a row's squared distance from the dictionary is {tally['least_novelty']:.2g} of k(x, x): "
+                f"a row's squared distance from the dictionary is {novelty:.2g} of k(x, x): "
                 "the kernel is not positive definite on these rows."
             )
-        size = tally["size"]
         self.coefficients, self.births = np.ascontiguousarray(block.w[:, :size].T), block.births[:size].copy()
         self.P_inverse, self.K_inverse, self.gram = (matrix[:size, :size] for matrix in matrices)
         self.n_seen += n_rows
         for name in ("n_grown", "n_pruned", "n_changed", "cost", "hidden_cost", "drift"):
-            setattr(self, name, tally[name])
+            setattr(self, name, block.tally[name].item())
 
     def restate(self, data: FloatArray, gram: FloatArray, cross: FloatArray) -> FloatArray:
         """Replace K̃ᵀK̃, of which K_mm is the penalty, and K̃ᵀy (m, p), and with them the coefficients.
