@@ -67,13 +67,10 @@ class Sequential(BasisStrategy):
             novelty_tol=float(self.novelty_tol),
             gain_tol=float(self.gain_tol) if self.selection == "supervised" else None,
         )
-        shape = task.rows.n_features, task.targets.shape[1]
-        learner = SequentialLearner(task.kernel, rules, *shape)
+        learner = SequentialLearner(task.kernel, rules, task.rows.n_features, task.targets.shape[1])
         seen = np.arange(task.rows.n_rows) if task.weights is None else np.flatnonzero(task.weights > 0)
         learn_table(learner, ArrayTable(task.rows, task.targets, task.weights))
-        found, note = len(learner.points), ""
-        if found < task.n_basis:
-            note = f"{found} of {task.n_basis} points: no other row was new and useful enough."
+        note = task.note(len(learner.points), "no other row was new and useful enough")
         return Basis(points=learner.points, index=seen[learner.recursion.births], note=note)
 
     def _check_parameters(self) -> None:

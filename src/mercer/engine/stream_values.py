@@ -5,7 +5,7 @@ import numpy as np
 from mercer._typing import FloatArray
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.kernels import Kernel, Section
-from mercer.solvers.recursive import MOST_ROWS, Source, aligned, good_length, look_up
+from mercer.solvers.recursive import MOST_ROWS, Source, aligned, good_length
 
 _SAMPLE = 64  # rows whose median, with that of the dictionary, is the centre of factors
 
@@ -52,10 +52,8 @@ class StreamValues:
         functions = aligned(width, good_length(room))
         functions[:] = 0.0
         functions[:, fixed : fixed + len(points)] = of_points[:, [*range(width - 2), width - 1, width - 2]].T
-        nothing, left, far = np.empty((0, 0)), np.empty((MOST_ROWS, width)), np.empty(1)
-        return Source(
-            given=nothing, rows=rows, left=left, functions=functions, far=far, fixed=fixed, **factors._asdict()
-        )
+        left, far = np.empty((MOST_ROWS, width)), np.empty(1)
+        return Source(rows=rows, left=left, functions=functions, far=far, fixed=fixed, **factors._asdict())
 
     def tabulated(self, points: FloatArray, rows: FloatArray, fixed: int) -> Source:
         """Values between rows and a dictionary, and among the rows; first come ``fixed`` constants."""
@@ -69,4 +67,4 @@ class StreamValues:
             msg = "kernel values contain NaN or infinity: the kernel overflows on these rows; scale them."
             raise NotPositiveDefiniteError(msg)
         self._table = section
-        return look_up(np.column_stack([np.ones((len(rows), fixed)), values]) if fixed else values)
+        return Source(np.column_stack([np.ones((len(rows), fixed)), values]) if fixed else values)

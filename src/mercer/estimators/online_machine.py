@@ -190,7 +190,7 @@ class OnlineMachine(Mergeable):
         It has the rules of today: those that may change, that is; that another was changed is refused.
         """
         old = self._learner.recursion.rules
-        rules = replace(self._rules(), hidden=old.hidden)
+        rules = self._rules()._replace(hidden=old.hidden)
         if check_kernel:
             kernel = as_kernel(self.kernel)
             given = self.kernel_ if kernel.needs_data else kernel.resolve(self._learner.points[:0])
@@ -218,7 +218,7 @@ class OnlineMachine(Mergeable):
             isinstance(name, str) for name in self._features
         ):  # scikit-learn compares them with those of data frames
             self.feature_names_in_ = np.array(self._features, dtype=object)
-        kernel, rules = kernel.resolve(np.empty((0, n_features))), replace(self._rules(), hidden=hidden)
+        kernel, rules = kernel.resolve(np.empty((0, n_features))), self._rules()._replace(hidden=hidden)
         self._state = State(SequentialLearner(kernel, rules, n_features, n_outputs))
 
     def _learn_one(self, row: FloatArray, target: FloatArray, weight: float) -> None:
@@ -260,6 +260,8 @@ class OnlineMachine(Mergeable):
         self._state = State(learner, self._state.history)
 
     def _rules(self) -> Rules:
+        if self.intercept and self.forgetting < 1:
+            raise ValueError("forgetting returns to the prior, and an intercept has none: use one of the two.")
         return Rules(
             noise=float(self.noise),
             max_basis=int(self.max_basis),

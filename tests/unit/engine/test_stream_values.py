@@ -12,7 +12,7 @@ from mercer.kernels.stationary import StationarySection
 from mercer.solvers.compiled_blas import routines
 from mercer.solvers.recursive import Rules
 from mercer.solvers.recursive.block import PANEL
-from mercer.solvers.recursive.blocks import fill_values, look_up
+from mercer.solvers.recursive.blocks import Source, fill_values
 
 RULES = Rules(1e-2, 200, 1e-2, 1e-6)
 
@@ -58,7 +58,7 @@ def test_factors_give_the_kernel(fixed, scale):
 
 def test_values_that_are_known_are_looked_up():
     table = np.random.default_rng(0).normal(size=(20, 50))
-    np.testing.assert_array_equal(filled(look_up(table), 30, 8, 20), table[8:, np.r_[:30, 38:50]])
+    np.testing.assert_array_equal(filled(Source(table), 30, 8, 20), table[8:, np.r_[:30, 38:50]])
 
 
 def test_rows_too_far_have_no_factors():

@@ -22,28 +22,24 @@ from mercer.solvers.recursive.block import Block, Data, Matrices
 from mercer.solvers.recursive.inverses import SPOILT, apply, check, go_back, multiply
 from mercer.solvers.recursive.rows import learn_rows
 
+_TABLE, _ROW = np.empty((0, 0)), np.empty(0)
+
 
 class Source(NamedTuple):
     """Kernel values between n rows and q functions, and among the rows, or what they follow from: see ``Factors``."""
 
-    given: FloatArray  # (n, q + n), the values, if there is no profile
-    rows: FloatArray  # (n, d)
-    width: int  # the number e of factors
-    scaling: int  # address of a callback
-    scales: FloatArray
-    farthest: float
-    left: FloatArray  # (room, e), left factors of the rows of a block, to be filled in
-    functions: FloatArray  # (e, room), right factors of the functions in use, with room for the rows of a block
-    far: FloatArray  # (1,)
-    profile: int  # address of a callback, or 0
-    parameters: FloatArray
-    fixed: int  # functions, the first ones, that are constant: 1 on all rows
-
-
-def look_up(values: FloatArray) -> Source:
-    """Values that are known."""
-    table, row = np.empty((0, 0)), np.empty(0)
-    return Source(values, table, 0, 0, row, 0.0, table, table, row, 0, row, 0)
+    given: FloatArray = _TABLE  # (n, q + n), the values, if there is no profile
+    rows: FloatArray = _TABLE  # (n, d)
+    width: int = 0  # the number e of factors
+    scaling: int = 0  # address of a callback
+    scales: FloatArray = _ROW
+    farthest: float = 0.0
+    left: FloatArray = _TABLE  # (room, e), left factors of the rows of a block, to be filled in
+    functions: FloatArray = _TABLE  # (e, room), right factors of the functions in use, and room for a block's rows
+    far: FloatArray = _ROW  # (1,)
+    profile: int = 0  # address of a callback, or 0
+    parameters: FloatArray = _ROW
+    fixed: int = 0  # functions, the first ones, that are constant: 1 on all rows
 
 
 @jit
@@ -85,10 +81,10 @@ def learn_blocks(block: Block, matrices: Matrices, source: Source, data: Data, s
 
     These are all, unless K⁻¹ is spoilt, there may be too little room for the next block, or a row of it is too far.
     """
-    done, n_rows, limits, tally = start, len(data.prior), block.limits, block.tally[0]
+    done, n_rows, rules, tally = start, len(data.prior), block.rules, block.tally[0]
     while done < n_rows:
         m, number = tally.size, min(len(block.values), n_rows - done)
-        if m + number > limits.room < limits.max_basis:
+        if m + number > tally.room < rules.max_basis + rules.intercept:
             break
         if not fill_values(block.blas, source, block.columns, block.values[:number], m, done):
             break
@@ -100,7 +96,7 @@ def learn_blocks(block: Block, matrices: Matrices, source: Source, data: Data, s
         _close(block, source, matrices.gram, data.prior, done)
         apply(block, matrices.P, block.V, tally.n_V)
         apply(block, matrices.K, block.G, tally.n_G)
-        if limits.forgetting < 1.0:
+        if rules.forgetting < 1.0:
             go_back(matrices, tally)
         done += number
         # An eighth of the dictionary has changed, or an error was seen the last time, or there is nothing more to do.
@@ -121,7 +117,7 @@ def _open(block: Block, matrices: Matrices, n_rows: Any, number: Any) -> None:
     tally.n_before, tally.n_rows, tally.n_V, tally.n_G, tally.sigma, tally.tau = m, n_rows, 0, 0, 1.0, 0.0
     for i in range(m):
         block.used[i], block.homes[i], block.origins[i], block.P_diagonal[i] = 1.0, i, i, matrices.P[i, i]
-        if block.limits.forgetting < 1.0:
+        if block.rules.forgetting < 1.0:
             block.K_diagonal[i] = matrices.K[i, i]
     for t in range(n_rows):
         block.used[m + t] = block.P_diagonal[m + t] = block.K_diagonal[m + t] = 0.0

@@ -66,7 +66,7 @@ def go_back(matrices: Matrices, tally: Any) -> None:
 @jit
 def check(block: Block, matrices: Matrices, seed: Any) -> None:
     """Note as drift the largest entry of K⁻¹(Kz) - z, for a z of signs that look random."""
-    tally, K, gram, fixed = block.tally[0], matrices.K, matrices.gram, block.limits.fixed
+    tally, K, gram, fixed = block.tally[0], matrices.K, matrices.gram, int(block.rules.intercept)
     size, signs, products, result = tally.size, block.scratch[0], block.scratch[1], block.scratch[2]
     for i in range(size):  # n² times the golden ratio is spread evenly between whole numbers
         n = np.uint64(seed + i)

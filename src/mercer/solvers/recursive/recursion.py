@@ -38,7 +38,7 @@ from mercer._stored.checks import check_columns, check_finite, check_index, chec
 from mercer._typing import FloatArray, IntArray
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.solvers.dense import mirror
-from mercer.solvers.recursive.block import Block, Data, Limits, Matrices, aligned, good_length
+from mercer.solvers.recursive.block import Block, Data, Matrices, aligned, good_length
 from mercer.solvers.recursive.blocks import Source, learn_blocks
 from mercer.solvers.recursive.inverses import SPOILT, inverse, lower_factor
 from mercer.solvers.recursive.rules import Rules, weakest
@@ -153,16 +153,17 @@ class BlockRecursion:
         given = (self.P_inverse, self.K_inverse, self.gram)
         last: Any = (None, None, None) if self._matrices is None else self._matrices
         self._matrices = Matrices(*(_with_room(*pair, most, room) for pair in zip(given, last, strict=True)))
-        shape, limits = (min(block_rows(most, rules.forgetting), n_rows), n_outputs), Limits.of(rules, most)
-        block = self._block
+        shape, block = (min(block_rows(most, rules.forgetting), n_rows), n_outputs), self._block
         if block is None or (len(block.values), len(block.w)) != shape or len(block.births) < most + shape[0]:
-            block = Block.empty(*shape, room + shape[0], limits)
-        self._block = block = block._replace(limits=limits)
+            block = Block.empty(*shape, room + shape[0], rules)
+        gain_tol = -1.0 if rules.gain_tol is None else rules.gain_tol
+        self._block = block = block._replace(rules=rules._replace(gain_tol=gain_tol))
         block.w[:, :m], block.births[:m], block.columns[:m] = self.coefficients.T, self.births, np.arange(m)
         block.tally[:] = 0
         for name in ("n_grown", "n_pruned", "n_changed", "cost", "hidden_cost", "drift"):
             block.tally[name] = getattr(self, name)
         block.tally["size"], block.tally["n_scored"], block.tally["least_novelty"] = m, n_outputs - rules.hidden, 1
+        block.tally["room"] = most
         return block, self._matrices
 
     def _close(self, block: Block, matrices: Matrices, n_rows: int) -> None:
