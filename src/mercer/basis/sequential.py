@@ -60,7 +60,13 @@ class Sequential(BasisStrategy):
 
     def choose(self, task: Task) -> Basis:
         """Keep at most ``n_basis`` rows."""
-        self._check_parameters()
+        if not self.noise > 0:
+            raise ValueError(f"noise must be above zero, got {self.noise!r}.")
+        for name in ("novelty_tol", "gain_tol"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} must be at least zero, got {getattr(self, name)!r}.")
+        if self.selection not in {"supervised", "novelty"}:
+            raise ValueError(f"selection must be 'supervised' or 'novelty', got {self.selection!r}.")
         rules = Rules(
             noise=float(self.noise),
             max_basis=task.n_basis,
@@ -72,12 +78,3 @@ class Sequential(BasisStrategy):
         learn_table(learner, ArrayTable(task.rows, task.targets, task.weights))
         note = task.note(len(learner.points), "no other row was new and useful enough")
         return Basis(points=learner.points, index=seen[learner.recursion.births], note=note)
-
-    def _check_parameters(self) -> None:
-        if not self.noise > 0:
-            raise ValueError(f"noise must be above zero, got {self.noise!r}.")
-        for name in ("novelty_tol", "gain_tol"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} must be at least zero, got {getattr(self, name)!r}.")
-        if self.selection not in {"supervised", "novelty"}:
-            raise ValueError(f"selection must be 'supervised' or 'novelty', got {self.selection!r}.")

@@ -93,11 +93,6 @@ class SequentialLearner:
             self._values.unbind(len(squares))
         return squares
 
-    def rows_at_once(self, n_features: int) -> int:
-        """Rows that take a second or so to learn, and not too much memory."""
-        m, row_bytes = self.recursion.rules.max_basis, 8 * (n_features + 1)
-        return min(_MEMORY // row_bytes, _SECOND // _row_work(m, n_features))
-
     def copy(self) -> SequentialLearner:
         """A learner with the same future that shares nothing that changes: points are replaced, not written to."""
         other = copy(self)
@@ -219,17 +214,19 @@ class _Learning(Pass[SequentialLearner, SequentialLearner]):
 
     learner: SequentialLearner
     report: Report | None
-    n_features: int
 
     name = "rows learned"
 
     @property
     def width(self) -> int:
-        return self.n_features + self.learner.recursion.rules.max_basis
+        return int(self.learner.points.shape[1]) + self.learner.recursion.rules.max_basis
 
     @property
     def rows_together(self) -> int:  # type: ignore[override]
-        return 1 if self.report is not None else self.learner.rows_at_once(self.n_features)
+        """Rows that take a second or so to learn, and not too much memory; one tile, where each is reported."""
+        n_features, most = self.learner.points.shape[1], self.learner.recursion.rules.max_basis
+        many = min(_MEMORY // (8 * (n_features + 1)), _SECOND // _row_work(most, n_features))
+        return many if self.report is None else 1
 
     def start(self) -> SequentialLearner:
         return self.learner
@@ -249,4 +246,4 @@ def learn_table(learner: SequentialLearner, table: Table, report: Report | None 
 
     ``report`` is called after each tile; without it many rows are learned at once, which is faster.
     """
-    Sequence().reduce(_Learning(learner, report, table.n_features), table)
+    Sequence().reduce(_Learning(learner, report), table)

@@ -210,9 +210,15 @@ class OnlineMachine(Mergeable):
         """Start over with the features of a mapping, and a kernel that does not depend on data."""
         self._validate_params()
         make_executor(self)  # which refuses n_jobs=0
-        kernel, self._features = as_kernel(self.kernel), _in_order(x)
+        kernel = as_kernel(self.kernel)
         if kernel.needs_data:
             raise ValueError("a median length scale needs rows: give the kernel a number.")
+        if not x:
+            raise ValueError("x must have at least one feature.")
+        try:  # an order that does not depend on the mapping's: their own, if they have one
+            self._features = tuple(sorted(x))
+        except TypeError:
+            self._features = tuple(sorted(x, key=str))
         self.n_features_in_ = n_features = len(self._features)
         if all(
             isinstance(name, str) for name in self._features
@@ -342,16 +348,6 @@ def _has_no_weight(sample_weight: Any, y: Any) -> bool:
         return False
     weights = np.asarray(sample_weight)
     return weights.shape == np.shape(y)[:1] and weights.dtype.kind in "biuf" and not np.any(weights)
-
-
-def _in_order(x: Mapping[Any, Any]) -> tuple[Any, ...]:
-    """Names of features in an order that does not depend on the mapping's: their own, if they have one."""
-    if not x:
-        raise ValueError("x must have at least one feature.")
-    try:
-        return tuple(sorted(x))
-    except TypeError:
-        return tuple(sorted(x, key=str))
 
 
 def _number(value: Any, name: Any) -> float:

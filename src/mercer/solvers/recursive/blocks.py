@@ -8,7 +8,8 @@ row t of it; a slot is alive (a function in use), dead, or not yet born. With fo
 
 where :math:`P_0^{-1}, K_0^{-1}` are those before the block, so that :math:`P^{-1}k` and :math:`K_{mm}^{-1}k` of its
 rows are two matrix products at its start and a few vectors per row; the sums are applied at its end. What happens to a
-row is in ``rows``, what happens to the matrices in ``inverses``.
+row is in ``rows``. Of a symmetric matrix panels of columns are kept: rows 0..last of columns first..last. Small ones
+are kept whole.
 """
 
 from typing import Any, NamedTuple
@@ -17,10 +18,14 @@ import numpy as np
 
 from mercer._jit import inlined, jit
 from mercer._typing import FloatArray, IntArray
-from mercer.solvers.compiled_blas import PLAIN, Routines, add_product, call_back, stride
-from mercer.solvers.recursive.block import Block, Data, Matrices
-from mercer.solvers.recursive.inverses import SPOILT, apply, check, go_back, multiply
+from mercer.solvers.compiled_blas import LOWER, PLAIN, TRANSPOSED, Routines, add_product, call_back, stride
+from mercer.solvers.recursive.block import PANEL, Block, Data, Matrices, Vectors
 from mercer.solvers.recursive.rows import learn_rows
+
+# How far K⁻¹(Kz) may be from z, of random signs, before K⁻¹ is computed again; its relative error is then about 1e-9.
+SPOILT = 1e-7
+
+_GOLDEN, _LAST_BIT = np.uint64(0x9E3779B97F4A7C15), np.uint64(63)  # 2^64 over the golden ratio
 
 _TABLE, _ROW = np.empty((0, 0)), np.empty(0)
 
@@ -69,9 +74,7 @@ def fill_values(blas: Routines, source: Source, columns: IntArray, out: FloatArr
     add_product(blas, (PLAIN, PLAIN), left[:n_rows, :width], functions[:width, :n_slots], out[:, :n_slots], 0.0)
     tile = (out, n_rows, n_slots, stride(out))
     call_back(source.profile, (*tile, left, width, functions, functions.shape[1], source.parameters))
-    for t in range(n_rows):
-        for j in range(source.fixed):
-            out[t, j] = 1.0
+    out[:, : source.fixed] = 1.0
     return True
 
 
@@ -152,3 +155,62 @@ def _close(block: Block, source: Source, gram: FloatArray, prior: FloatArray, st
             gram[place, place] = prior[start + slot - m]
             tally.n_moved += 1
     tally.n_changed += tally.n_moved
+
+
+@jit
+def multiply(blas: Routines, values: FloatArray, matrix: FloatArray, products: FloatArray) -> None:
+    """Fill in the products of values (b, m) with an inverse."""
+    n_rows, m = values.shape
+    for first in range(0, m, PANEL):
+        last = min(first + PANEL, m)
+        out = products[:n_rows, first:last]
+        add_product(blas, (PLAIN, PLAIN), values[:, :last], matrix[:last, first:last], out, 0.0)
+        add_product(blas, (PLAIN, TRANSPOSED), values[:, last:], matrix[first:last, last:m], out, 1.0)
+
+
+@jit
+def apply(block: Block, matrix: FloatArray, vectors: Vectors, number: Any) -> None:
+    """Move the slots of newcomers to their places in an inverse, and add the sum of c vvᵀ over a number of vectors."""
+    tally, rows, scaled = block.tally[0], vectors.rows, block.scaled
+    size = tally.size
+    for place in block.moved[: tally.n_moved]:
+        first = place - place % PANEL
+        for i in range(min(first + PANEL, size)):
+            matrix[i, place] = 0.0
+        for i in range(np.uintp(first), np.uintp(size)):
+            matrix[place, i] = 0.0
+        for j in range(number):
+            rows[j, place] = rows[j, block.origins[place]]
+    for j in range(number):
+        for i in range(size):
+            scaled[j, i] = vectors.factors[j] * rows[j, i]
+    for first in range(0, size, PANEL):
+        last = min(first + PANEL, size)
+        part, forms = matrix[:last, first:last], (TRANSPOSED, PLAIN)
+        add_product(block.blas, forms, scaled[:number, :last], rows[:number, first:last], part, 1.0)
+
+
+@jit
+def go_back(matrices: Matrices, tally: Any) -> None:
+    """P⁻¹ = σM + τK⁻¹ after a block."""
+    P, K, sigma, tau = matrices.P, matrices.K, tally.sigma, tally.tau
+    for i in range(tally.size):
+        for j in range(i - i % PANEL, tally.size):
+            P[i, j] = sigma * P[i, j] + tau * K[i, j]
+
+
+@jit
+def check(block: Block, matrices: Matrices, seed: Any) -> None:
+    """Note as drift the largest entry of K⁻¹(Kz) - z, for a z of signs that look random."""
+    tally, K, gram, fixed = block.tally[0], matrices.K, matrices.gram, int(block.rules.intercept)
+    size, signs, products, result = tally.size, block.scratch[0], block.scratch[1], block.scratch[2]
+    for i in range(size):  # n² times the golden ratio is spread evenly between whole numbers
+        n = np.uint64(seed + i)
+        signs[i] = 0.0 if i < fixed else 1.0 if n * n * _GOLDEN >> _LAST_BIT else -1.0
+    call_back(block.blas.symv, (LOWER, size, 1.0, gram, stride(gram), signs, 1, 0.0, products, 1))
+    call_back(block.blas.symv, (LOWER, size, 1.0, K, stride(K), products, 1, 0.0, result, 1))
+    tally.n_changed, tally.drift = 0, 0.0
+    for i in range(fixed, size):
+        error = abs(result[i] - signs[i])
+        if not error <= tally.drift:
+            tally.drift = error

@@ -32,6 +32,7 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dpotrf, dpotri
 
 from mercer._stored import stored
 from mercer._stored.checks import check_columns, check_finite, check_index, check_square, need
@@ -39,23 +40,13 @@ from mercer._typing import FloatArray, IntArray
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.solvers.dense import mirror
 from mercer.solvers.recursive.block import Block, Data, Matrices, aligned, good_length
-from mercer.solvers.recursive.blocks import Source, learn_blocks
-from mercer.solvers.recursive.inverses import SPOILT, inverse, lower_factor
+from mercer.solvers.recursive.blocks import SPOILT, Source, learn_blocks
 from mercer.solvers.recursive.rules import Rules, weakest
 
 MOST_ROWS = 128  # of a block
 
-_LEAST_LEFT = 1e-50
+_LEAST_LEFT = 1e-50  # of the state before a block, after forgetting: it must be a number, and its inverse, too
 _NEGATIVE = 1e-4  # of k(x, x): a novelty so far below zero is not rounding
-
-
-def block_rows(n_functions: int, forgetting: float = 1.0) -> int:
-    """Rows of a block: products of larger blocks are faster, but each row has more slots to update.
-
-    What is left of the state before a block after forgetting must be a number, and its inverse, too.
-    """
-    rows = 16 if n_functions <= 128 else 32 if n_functions <= 256 else 64 if n_functions < 700 else MOST_ROWS
-    return rows if forgetting == 1.0 else max(1, min(rows, int(np.log(_LEAST_LEFT) / np.log(forgetting))))
 
 
 @stored
@@ -153,7 +144,11 @@ class BlockRecursion:
         given = (self.P_inverse, self.K_inverse, self.gram)
         last: Any = (None, None, None) if self._matrices is None else self._matrices
         self._matrices = Matrices(*(_with_room(*pair, most, room) for pair in zip(given, last, strict=True)))
-        shape, block = (min(block_rows(most, rules.forgetting), n_rows), n_outputs), self._block
+        # Products of larger blocks are faster, but each row has more slots to update.
+        rows = min(n_rows, 16 if most <= 128 else 32 if most <= 256 else 64 if most < 700 else MOST_ROWS)
+        if rules.forgetting < 1.0:
+            rows = max(1, min(rows, int(np.log(_LEAST_LEFT) / np.log(rules.forgetting))))
+        shape, block = (rows, n_outputs), self._block
         if block is None or (len(block.values), len(block.w)) != shape or len(block.births) < most + shape[0]:
             block = Block.empty(*shape, room + shape[0], rules)
         gain_tol = -1.0 if rules.gain_tol is None else rules.gain_tol
@@ -189,7 +184,7 @@ class BlockRecursion:
         """
         fixed = len(data) - len(gram)
         white = np.eye(len(data))
-        white[fixed:, fixed:] = solve_triangular(lower_factor(gram), np.eye(len(gram)), lower=True).T
+        white[fixed:, fixed:] = solve_triangular(_lower_factor(gram), np.eye(len(gram)), lower=True).T
         values, vectors = np.linalg.eigh(white.T @ data @ white)
         system = (vectors * np.maximum(values, 0.0)) @ vectors.T
         system[fixed:, fixed:] += self.rules.noise * np.eye(len(gram))
@@ -247,6 +242,24 @@ class BlockRecursion:
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"_block": None, "_matrices": None}
+
+
+def inverse(matrix: FloatArray) -> FloatArray:
+    """Inverse of a positive definite matrix."""
+    if not len(matrix):
+        return matrix.copy()
+    result = np.ascontiguousarray(dpotri(_lower_factor(matrix), lower=1)[0].T)  # the upper triangle, in rows
+    mirror(result)
+    return result
+
+
+def _lower_factor(matrix: FloatArray) -> FloatArray:
+    """L with LLᵀ = matrix, which must be positive definite; what is above the diagonal is zero."""
+    lower, info = dpotrf(matrix, lower=1)
+    if info != 0:
+        msg = "the functions of the dictionary span each other to rounding. Use a larger novelty_tol, or noise."
+        raise NotPositiveDefiniteError(msg)
+    return np.asarray(lower)
 
 
 def _removed(matrix: FloatArray, place: int) -> FloatArray:

@@ -5,7 +5,7 @@ import pytest
 
 from mercer.solvers.recursive import Rules
 from mercer.solvers.recursive.block import PANEL, Block
-from mercer.solvers.recursive.inverses import multiply
+from mercer.solvers.recursive.blocks import multiply
 
 
 @pytest.mark.parametrize("m", [1, 100, PANEL, PANEL + 1, 2 * PANEL, 320, 333, 700])
