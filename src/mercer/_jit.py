@@ -39,8 +39,9 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _PLAIN = {"contract"}
 _SUMS = {"contract", "reassoc", "nsz"}
 # Divisions that would have to raise keep loops from being vectorised: they give inf, as NumPy's do. Nobody calls our
-# functions from C, and what C would need takes a tenth of the time to compile.
-_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+# functions from C, and what C would need takes a tenth of the time to compile. They make no arrays, so references to
+# arrays are not counted, which would take tens of nanoseconds for each array in each call.
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "_nrt": False}
 _VERSIONS = (numba.__version__, llvmlite.__version__, np.__version__, sys.implementation.cache_tag, sys.version)
 
 _PATIENCE = 2.0  # seconds of compiling after which a line is printed
