@@ -64,26 +64,24 @@ class StreamValues:
         self._is_too_far = self._is_fresh and not n_learned
 
     def _bind(self, points: FloatArray, rows: FloatArray, fixed: int, room: int) -> None:
-        self._section = self._kernel.bind(np.concatenate([points, rows]))  # with their centre
-        self._factors, of_points = self._section.factors(), self._section.left_factors(points)
+        section = self._kernel.bind(np.concatenate([points, rows]))  # with their centre
+        self._section, self._factors = section, section.factors()
         self.has_factors = self._factors is not None
-        if self._factors is None or of_points is None:
+        if self._factors is None or not np.all(-section.right_factors[-1, : len(points)] <= self._factors.farthest):
             self._section = self._factors = None
             return
         width = self._factors.width
         self._left = np.empty((MOST_ROWS, width))
         self._functions = aligned(width, good_length(room))
         self._functions[:] = 0.0
-        order = [*range(width - 2), width - 1, width - 2]
-        self._functions[:, fixed : fixed + len(points)] = of_points[:, order].T
+        self._functions[:, fixed : fixed + len(points)] = section.right_factors[:, : len(points)]
 
     def tabulated(self, points: FloatArray, rows: FloatArray, fixed: int) -> Source:
         """Values between rows and a dictionary, and among the rows; first come ``fixed`` constants."""
         slots = np.concatenate([points, rows])
         bound, self._table = self._table, None
         with np.errstate(over="ignore"):
-            every = slice(0, len(slots))
-            section = self._kernel.bind(slots) if bound is None else self._kernel.rebind(bound, slots, every)
+            section = self._kernel.bind(slots) if bound is None else self._kernel.rebind(bound, slots)
             values = section.tile(rows)
         if not np.isfinite(np.sum(values)):
             msg = "kernel values contain NaN or infinity: the kernel overflows on these rows; scale them."

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
-from mercer._typing import FloatArray, IntArray
+from mercer._typing import FloatArray
 
 if TYPE_CHECKING:
     from mercer.kernels.algebra import Sum
@@ -43,6 +43,7 @@ class Section(ABC):
 
     n_points: int  # columns of a tile
     dtype: np.dtype[Any]  # of a tile, float32 or float64
+    right_factors: FloatArray  # r of the points, a column each, of a section that has ``factors``
 
     @abstractmethod
     def tile(self, rows: FloatArray, out: FloatArray | None = None) -> FloatArray:
@@ -50,10 +51,6 @@ class Section(ABC):
 
     def factors(self) -> Factors | None:
         """How compiled code makes kernel values of rows, or None where these need more than a product."""
-        return None
-
-    def left_factors(self, rows: FloatArray) -> FloatArray | None:
-        """Rows as ``factors`` makes them, or None if some are too far."""
         return None
 
 
@@ -76,11 +73,8 @@ class Kernel(BaseEstimator, ABC):
     def bind(self, points: FloatArray, dtype: Any = np.float64) -> Section:
         """Prepare k(·, points) for many tiles of rows."""
 
-    def rebind(self, section: Section, points: FloatArray, changed: slice | IntArray) -> Section:
-        """Prepare k(·, points) for points that differ from those of a float64 section in some places only.
-
-        The section may be changed and returned, where that is less work.
-        """
+    def rebind(self, section: Section, points: FloatArray) -> Section:
+        """Prepare k(·, points) in place of a float64 section, which may be changed and returned if that is less work."""
         return self.bind(points)
 
     @abstractmethod

@@ -21,14 +21,14 @@ runs ten times slower.
 import hashlib
 import math
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from types import FunctionType
 from typing import Any
 
 import numpy as np
 
 from mercer._jit import array_at, bits_to_float, float_to_bits, inlined, jit, jit_sum, overload, scalar
-from mercer._typing import FloatArray, IntArray
+from mercer._typing import FloatArray
 from mercer.kernels.closed_form import is_product
 
 Profile = Callable[[FloatArray], None]  # replaces exponents by values, in place
@@ -167,9 +167,12 @@ def _fill_and_flush(tile: FloatArray, amplitude: Any, smallest: Any, *numbers: A
 
 
 class Elementwise:
-    """A formula of an exponent and some numbers, as Python and as compiled loops; see ``elementwise``."""
+    """A compiled loop over tiles of a formula of one exponent; the loop is compiled on its first use.
 
-    def __init__(self, formula: Callable[..., Any], *, vanishes: bool) -> None:
+    ``formula(E, *numbers)`` may use whatever Numba supports, and ``exp``, ``distance`` and ``power`` of this module.
+    """
+
+    def __init__(self, formula: Callable[..., Any], *, vanishes: bool = False) -> None:
         given: Any = formula
         if given.__closure__ or given.__defaults__ or given.__kwdefaults__:  # compiled code would be told apart by none
             msg = f"the formula {formula.__qualname__} must take its numbers as arguments, not from its surroundings."
@@ -194,23 +197,18 @@ class Elementwise:
     def _flushing(self) -> Any:
         return self._loop(_fill_and_flush)
 
-    @cached_property
-    def _compiled(self) -> Any:
-        return scalar(self.formula)
-
     def _loop(self, template: Any) -> Any:
         """The template with this formula, under the formula's name and place: by these its code is found on disk."""
         own: Any = self.formula
-        line, text = own.__code__.co_firstlineno, own.__code__
+        text = own.__code__
         used = {name: own.__globals__[name] for name in text.co_names if name in own.__globals__}
         numbers = {name: value for name, value in used.items() if isinstance(value, int | float)}
         content = repr((text.co_code, text.co_consts, text.co_names, numbers)).encode()
         mark = hashlib.sha256(content).hexdigest()[:8]  # tells formulas of one name and line apart
         name = f"{own.__qualname__}{template.__name__}_{mark}"
-        code = template.__code__.replace(
-            co_name=name, co_qualname=name, co_filename=own.__code__.co_filename, co_firstlineno=line
-        )
-        loop: Any = FunctionType(code, {"formula": self._compiled, "__name__": own.__module__}, name)
+        place = {"co_filename": text.co_filename, "co_firstlineno": text.co_firstlineno}
+        code = template.__code__.replace(co_name=name, co_qualname=name, **place)
+        loop: Any = FunctionType(code, {"formula": scalar(own), "__name__": own.__module__}, name)
         # Code on disk notices numbers, and sources of mercer; not what a formula takes from elsewhere.
         loop.is_kept = all(name in numbers or _is_ours(value) for name, value in used.items())
         return jit(loop)
@@ -222,17 +220,9 @@ def _is_ours(value: Any) -> bool:
     return module in {"math", "numpy"} or module.partition(".")[0] == "mercer"
 
 
-def elementwise(formula: Callable[..., Any]) -> Elementwise:
-    """Make a compiled loop over tiles of a formula of one exponent; the loop is compiled on its first use.
-
-    ``formula(E, *numbers)`` may use whatever Numba supports, and ``exp``, ``distance`` and ``power`` of this module.
-    """
-    return Elementwise(formula, vanishes=False)
-
-
-def vanishing(formula: Callable[..., Any]) -> Elementwise:
-    """As ``elementwise``, of a formula that is itself zero wherever it would be below ``CUTOFF``, as ``exp`` is."""
-    return Elementwise(formula, vanishes=True)
+elementwise = Elementwise
+# Of a formula that is itself zero wherever it would be below ``CUTOFF``, as ``exp`` is.
+vanishing = partial(Elementwise, vanishes=True)
 
 
 def smallest_value(dtype: np.dtype[Any], amplitude: float) -> float:
@@ -284,28 +274,6 @@ def scale_rows_at(rows: Any, n_rows: Any, n_features: Any, scales: Any, left: An
 
 
 @jit_sum
-def scale_points(
-    points: FloatArray,
-    places: IntArray,
-    shift: FloatArray,
-    inverse_scale: FloatArray,
-    scaled: FloatArray,
-    folded: FloatArray,
-) -> Any:
-    """Fill rows ``places`` of z̃ (m, d) and [z̃, 1, -|z̃|²/2] (m, d+2), float64 inside; return whether all are finite."""
-    n_features, finite = points.shape[1], True
-    for place in places:
-        for k in range(n_features):
-            value = scaled.dtype.type((points[place, k] - shift[k]) * inverse_scale[k])
-            scaled[place, k] = value
-            folded[place, k] = value
-        half_norm = _half_square(scaled, place, n_features)
-        folded[place, n_features + 1] = -half_norm
-        finite = finite and bool(np.isfinite(half_norm))
-    return finite
-
-
-@jit_sum
 def _exponent(row: FloatArray, point: FloatArray, inverse_scale: FloatArray) -> Any:
     squares = 0.0
     for k in range(inverse_scale.size):
@@ -327,11 +295,9 @@ def recompute_pairs(
     The tile (T, m) of exponents is changed in place; norms (T,) are -|x̃|²/2; points (m, d) and the inverse scale (d,)
     are float64. The limits are: norm |x̃|²/2 above which rows are looked at; exponent above which a value is not
     negligible; relative error of an exponent's parts; share of |x̃|²/2 below which an exponent is recomputed whatever
-    the norm (0 without a kink); exponent below which kernel values are exactly zero, and never recomputed (none without
-    the fifth).
+    the norm (0 without a kink); exponent below which kernel values are exactly zero, and never recomputed.
     """
-    far, negligible, rounding, kink = limits[:4]
-    edge = limits[-1] if len(limits) > 4 else -np.inf
+    far, negligible, rounding, kink, edge = limits
     for i in range(tile.shape[0]):
         norm = -np.float64(norms[i])
         if norm <= far:
