@@ -35,64 +35,41 @@ Profile = Callable[[FloatArray], None]  # replaces exponents by values, in place
 
 CUTOFF = {np.dtype(np.float64): 1e-150, np.dtype(np.float32): 1e-18}
 
-_LOWEST64 = math.log(1e-150)
-_LOWEST32 = np.float32(math.log(1e-18))
-_LOG2E = 1.0 / math.log(2.0)
-_LOG2E32 = np.float32(_LOG2E)
-# ln 2 in two parts, the first with trailing zero bits so that its product with an integer is exact.
-_LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
-_LN2_HIGH32, _LN2_LOW32 = np.float32(0.693359375), np.float32(-2.12194440e-4)
-# Adding 1.5·2^52 (1.5·2^23) rounds to an integer and leaves it in the low bits.
-_ROUND64, _ROUND32 = 6755399441055744.0, np.float32(12582912.0)
-_ONE_BITS64, _ONE_BITS32 = np.int64(1023 << 52), np.int32(127 << 23)
-_MANTISSA64, _MANTISSA32 = np.int64(52), np.int32(23)
-# Taylor coefficients 1/k!: on |t| <= ln(2)/2 the first omitted term is below 2^-53 (2^-24).
-_T2, _T3, _T4, _T5, _T6, _T7, _T8, _T9, _T10, _T11, _T12 = (1.0 / math.factorial(k) for k in range(2, 13))
-_F2, _F3, _F4, _F5, _F6, _F7 = (np.float32(1.0 / math.factorial(k)) for k in range(2, 8))
-_ONE32, _ZERO32 = np.float32(1.0), np.float32(0.0)
-
 
 def exp(x: Any) -> Any:
     """exp(min(x, 0)), zero where that is below the cutoff; in compiled code one of the two versions below."""
     return math.exp(min(x, 0.0))
 
 
-def _exp64(x: Any) -> Any:
-    clipped = max(min(x, 0.0), _LOWEST64)
-    rounded = clipped * _LOG2E + _ROUND64
-    k = rounded - _ROUND64
-    t = (clipped - k * _LN2_HIGH) - k * _LN2_LOW
-    p = _T12 * t + _T11
-    p = p * t + _T10
-    p = p * t + _T9
-    p = p * t + _T8
-    p = p * t + _T7
-    p = p * t + _T6
-    p = p * t + _T5
-    p = p * t + _T4
-    p = p * t + _T3
-    p = p * t + _T2
-    p = p * t + 1.0
-    p = p * t + 1.0
-    power = bits_to_float((float_to_bits(rounded) << _MANTISSA64) + _ONE_BITS64)
-    return p * power if x > _LOWEST64 else 0.0
+def _exp_of(real: Any, integer: Any, ln2_high: float, ln2_low: float, degree: int) -> Callable[[Any], Any]:
+    """The exponential of a dtype, with integers of its size, by Taylor's polynomial on |t| <= ln(2)/2.
+
+    ln 2 is given in two parts, the first with trailing zero bits so that its product with an integer is exact.
+    """
+    lowest, zero, log2e = real(math.log(CUTOFF[np.dtype(real)])), real(0.0), real(1.0 / math.log(2.0))
+    high, low, n_bits, one_bits = real(ln2_high), real(ln2_low), integer(np.finfo(real).nmant), real(1.0).view(integer)
+    rounding = real(1.5 * 2.0 ** np.finfo(real).nmant)  # added, it rounds to an integer and leaves it in the low bits
+    leading, *others = (real(1.0 / math.factorial(k)) for k in range(degree, -1, -1))
+    coefficients = tuple(others)
+
+    def compiled(x: Any) -> Any:
+        clipped = max(min(x, zero), lowest)
+        rounded = clipped * log2e + rounding
+        k = rounded - rounding
+        t = (clipped - k * high) - k * low
+        p = leading
+        for coefficient in coefficients:
+            p = p * t + coefficient
+        # Numba widens 32-bit integer arithmetic to 64 bits: narrow it again.
+        power = bits_to_float(integer((float_to_bits(rounded) << n_bits) + one_bits))
+        return p * power if x > lowest else zero
+
+    return compiled
 
 
-def _exp32(x: Any) -> Any:
-    clipped = max(min(x, _ZERO32), _LOWEST32)
-    rounded = clipped * _LOG2E32 + _ROUND32
-    k = rounded - _ROUND32
-    t = (clipped - k * _LN2_HIGH32) - k * _LN2_LOW32
-    p = _F7 * t + _F6
-    p = p * t + _F5
-    p = p * t + _F4
-    p = p * t + _F3
-    p = p * t + _F2
-    p = p * t + _ONE32
-    p = p * t + _ONE32
-    # Numba widens 32-bit integer arithmetic to 64 bits: narrow it again.
-    power = bits_to_float(np.int32((float_to_bits(rounded) << _MANTISSA32) + _ONE_BITS32))
-    return p * power if x > _LOWEST32 else _ZERO32
+# The first omitted terms are below 2^-53 and 2^-24.
+_exp64 = _exp_of(np.float64, np.int64, 6.93147180369123816490e-01, 1.90821492927058770002e-10, 12)
+_exp32 = _exp_of(np.float32, np.int32, 0.693359375, -2.12194440e-4, 7)
 
 
 @overload(exp, inline="always", jit_options={"fastmath": {"contract"}})
@@ -113,26 +90,14 @@ def power(base: Any, exponent: Any, one: Any) -> Any:
 
 
 def _integer_power(base: Any, exponent: Any, one: Any) -> Any:
-    # The bits are the same for the whole tile: without a loop over them the loop over the tile vectorises. Squares that
-    # are not used stay at one, so that they cannot be subnormal.
-    result = base if exponent & 1 else one
-    square = base if exponent > 1 else one
-    square = square * square
-    result = result * square if exponent & 2 else result
-    square = square if exponent > 3 else one
-    square = square * square
-    result = result * square if exponent & 4 else result
-    square = square if exponent > 7 else one
-    square = square * square
-    result = result * square if exponent & 8 else result
-    square = square if exponent > 15 else one
-    square = square * square
-    result = result * square if exponent & 16 else result
-    square = square if exponent > 31 else one
-    square = square * square
-    result = result * square if exponent & 32 else result
-    square = square if exponent > 63 else one
-    return result * (square * square) if exponent & 64 else result
+    # A fixed number of steps, so that the loop over the tile vectorises. Squares that are not used stay at one: they
+    # cannot be subnormal.
+    result, square = one, base
+    for bit in (1, 2, 4, 8, 16, 32, 64):
+        result = result * square if exponent & bit else result
+        square = square if exponent >= bit + bit else one
+        square = square * square
+    return result
 
 
 def _real_power(base: Any, exponent: Any, one: Any) -> Any:
