@@ -11,7 +11,7 @@ symbol      code                meaning
 θ           ``radius``          of the support, in units of ℓ
 ν           ``exponent``        of Askey's factor
 k           ``smoothness``      functions of the model are differentiable k times
-q           ``_q``              ⌊dimension/2⌋ + k + 1
+p           ``_p``              ⌊dimension/2⌋ + 2k + 1, the power of Wendland's factor
 ==========  ==================  ============================================================
 """
 

@@ -20,7 +20,6 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from scipy.spatial.distance import pdist
-from sklearn.base import clone
 
 from mercer._jit import callback
 from mercer._typing import FloatArray
@@ -53,6 +52,7 @@ class Stationary(Kernel):
     """
 
     log_parameters: ClassVar[tuple[str, ...]] = ("length_scale", "amplitude")
+    smooth_at_zero: ClassVar[bool] = True  # whether the kernel, as a function of r, has no kink at r = 0
 
     length_scale: Any
     amplitude: Any
@@ -60,11 +60,6 @@ class Stationary(Kernel):
     @abstractmethod
     def formula(self) -> Formula:
         """φ and dφ/dE, of a kernel whose parameters are numbers."""
-
-    @property
-    def smooth_at_zero(self) -> bool:
-        """Whether the kernel, as a function of r, has no kink at r = 0."""
-        return True
 
     @property
     def own_slope(self) -> bool:
@@ -137,11 +132,6 @@ class Stationary(Kernel):
         if scale.ndim == 1 and n_features is not None and scale.size != n_features:
             raise ValueError(f"length_scale has {scale.size} values, but the rows have {n_features} features.")
 
-    @classmethod
-    def by_name(cls) -> Self:
-        """With the median distance for a length scale."""
-        return cls(length_scale="median")
-
     @property
     def needs_data(self) -> bool:
         """Whether the length scale is to be the median distance."""
@@ -149,11 +139,10 @@ class Stationary(Kernel):
 
     def resolve(self, sample: FloatArray, weights: FloatArray | None = None) -> Self:
         """Replace ``length_scale="median"`` by the median distance of the sample."""
-        self.check(n_features=sample.shape[1])
-        resolved = clone(self)
+        resolved = super().resolve(sample, weights)
         if self.needs_data:
             resolved.length_scale = median_distance(sample, weights)
-        return resolved  # type: ignore[no-any-return]
+        return resolved
 
     def gradients(
         self, rows: FloatArray, points: FloatArray, weights: FloatArray, *, parameters: bool = True
@@ -164,7 +153,7 @@ class Stationary(Kernel):
         slopes = exponents.copy()
         kernel.slope(slopes.dtype)(slopes)
         slopes *= weights  # g_ij k'(E_ij)
-        x, z = section.scaled(rows), section.points
+        x, z = (rows - section.shift) * section.inverse_scale, section.points
         with np.errstate(over="ignore", invalid="ignore"):
             by_points, by_scale = kernel._contract(slopes, exponents, x, z)
         if not (np.all(np.isfinite(by_points)) and np.all(np.isfinite(by_scale))):
@@ -233,10 +222,6 @@ class StationarySection(Section):
         # Where norms overflow, pairs with such points are computed from differences.
         if not np.all(np.isfinite(folded[:, d + 1])):
             self._limits = (-1.0, *self._limits[1:])
-
-    def scaled(self, rows: FloatArray) -> FloatArray:
-        """x̃ = (x - shift)/ℓ."""
-        return np.asarray((np.asarray(rows, dtype=self.dtype) - self.shift) * self.inverse_scale)
 
     def exponents(self, rows: FloatArray, out: FloatArray | None = None) -> FloatArray:
         """E = -|x̃ - z̃|²/2, to rounding where the kernel is not negligible."""
