@@ -81,7 +81,7 @@ class StreamValues:
         slots = np.concatenate([points, rows])
         bound, self._table = self._table, None
         with np.errstate(over="ignore"):
-            section = self._kernel.bind(slots) if bound is None else self._kernel.rebind(bound, slots)
+            section = bound if bound is not None and bound.replace(slots) else self._kernel.bind(slots)
             values = section.tile(rows)
         if not np.isfinite(np.sum(values)):
             msg = "kernel values contain NaN or infinity: the kernel overflows on these rows; scale them."

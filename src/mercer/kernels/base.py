@@ -49,6 +49,10 @@ class Section(ABC):
     def tile(self, rows: FloatArray, out: FloatArray | None = None) -> FloatArray:
         """Kernel values, shape (rows, points), in ``out`` where it is given (C-contiguous, of this dtype)."""
 
+    def replace(self, points: FloatArray) -> bool:
+        """Take other points in place of those given, where that is less work than a new section; whether it is done."""
+        return False
+
     def factors(self) -> Factors | None:
         """How compiled code makes kernel values of rows, or None where these need more than a product."""
         return None
@@ -72,10 +76,6 @@ class Kernel(BaseEstimator, ABC):
     @abstractmethod
     def bind(self, points: FloatArray, dtype: Any = np.float64) -> Section:
         """Prepare k(·, points) for many tiles of rows."""
-
-    def rebind(self, section: Section, points: FloatArray) -> Section:
-        """Prepare k(·, points) in place of a float64 section, which may be changed and returned to save work."""
-        return self.bind(points)
 
     def diagonal(self, rows: FloatArray) -> FloatArray:
         """k(x, x) for each row, shape (rows,); here from the kernel matrices of small blocks of rows."""

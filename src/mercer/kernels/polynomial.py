@@ -73,15 +73,16 @@ class Polynomial(Kernel):
         """Contract ∂k/∂z = A p s (s x·z + c)^(p-1) x, and by log scale, log offset, log amplitude; see ``Kernel``."""
         rows = np.asarray(rows, dtype=np.float64)
         inner = rows @ np.asarray(points, dtype=np.float64).T
-        by_points = np.asarray(self.scale * (weights * self._slopes(inner)).T @ rows)
-        return by_points, self._contracted(inner, weights) if parameters else {}
+        slopes = weights * self._slopes(inner)
+        by_points = np.asarray(self.scale * slopes.T @ rows)
+        return by_points, self._contracted(inner, weights, slopes) if parameters else {}
 
     def diagonal_gradient(self, rows: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
         """As above, with x·x in place of x·z."""
-        return self._contracted(_squares(rows), weights)
+        inner = _squares(rows)
+        return self._contracted(inner, weights, weights * self._slopes(inner))
 
-    def _contracted(self, inner: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
-        slopes = weights * self._slopes(inner)
+    def _contracted(self, inner: FloatArray, weights: FloatArray, slopes: FloatArray) -> dict[str, FloatArray]:
         gradient: dict[str, FloatArray] = {
             "scale": np.asarray(self.scale * np.sum(slopes * inner)),
             "offset": np.asarray(self.offset * np.sum(slopes)),

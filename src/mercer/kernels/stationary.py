@@ -106,13 +106,6 @@ class Stationary(Kernel):
         self.check(np.shape(points)[1])
         return StationarySection(self.for_dimension(np.shape(points)[1]), points, np.dtype(dtype))
 
-    def rebind(self, section: Section, points: FloatArray) -> Section:
-        """Change the points of a section in place; its centre stays."""
-        if not isinstance(section, StationarySection) or section.n_points != len(points):
-            return self.bind(points)
-        section.replace(points)
-        return section
-
     def diagonal(self, rows: FloatArray) -> FloatArray:
         """k(x, x) = amplitude."""
         return np.full(len(rows), float(self.amplitude))
@@ -211,8 +204,10 @@ class StationarySection(Section):
         self._limits = kernel.limits(dtype)
         self.replace(points)
 
-    def replace(self, points: FloatArray) -> None:
-        """Take other points, as many, with the same centre."""
+    def replace(self, points: FloatArray) -> bool:
+        """Take as many other points; the centre stays."""
+        if len(points) != self.n_points:
+            return False
         d, self._given = self.n_features, np.array(points)  # a copy: the caller's points may change
         folded = np.empty((self.n_points, d + 2), dtype=self.dtype)
         scale_rows(self._given, self.shift, self._inverse_scale64, folded)  # float64 inside
@@ -222,6 +217,7 @@ class StationarySection(Section):
         # Where norms overflow, pairs with such points are computed from differences.
         if not np.all(np.isfinite(folded[:, d + 1])):
             self._limits = (-1.0, *self._limits[1:])
+        return True
 
     def exponents(self, rows: FloatArray, out: FloatArray | None = None) -> FloatArray:
         """E = -|x̃ - z̃|²/2, to rounding where the kernel is not negligible."""
