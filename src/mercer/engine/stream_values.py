@@ -44,15 +44,14 @@ class StreamValues:
 
     def _bind(self, points: FloatArray, rows: FloatArray, fixed: int, room: int) -> Source | None:
         section = self._kernel.bind(np.concatenate([points, rows]))  # with their centre
-        factors, of_points = section.factors(), section.left_factors(points)
+        factors, m = section.factors(), len(points)
         self.has_factors = factors is not None
-        if factors is None or of_points is None:
+        if factors is None or not np.all(-section.right_factors[-1, :m] <= factors.farthest):
             return None
-        width = factors.width
-        functions = aligned(width, good_length(room))
+        functions = aligned(factors.width, good_length(room))
         functions[:] = 0.0
-        functions[:, fixed : fixed + len(points)] = of_points[:, [*range(width - 2), width - 1, width - 2]].T
-        left, far = np.empty((MOST_ROWS, width)), np.empty(1)
+        functions[:, fixed : fixed + m] = section.right_factors[:, :m]
+        left, far = np.empty((MOST_ROWS, factors.width)), np.empty(1)
         return Source(rows=rows, left=left, functions=functions, far=far, fixed=fixed, **factors._asdict())
 
     def tabulated(self, points: FloatArray, rows: FloatArray, fixed: int) -> Source:
@@ -60,8 +59,7 @@ class StreamValues:
         slots = np.concatenate([points, rows])
         bound, self._table = self._table, None
         with np.errstate(over="ignore"):
-            every = slice(0, len(slots))
-            section = self._kernel.bind(slots) if bound is None else self._kernel.rebind(bound, slots, every)
+            section = bound if bound is not None and bound.replace(slots) else self._kernel.bind(slots)
             values = section.tile(rows)
         if not np.isfinite(np.sum(values)):
             msg = "kernel values contain NaN or infinity: the kernel overflows on these rows; scale them."
