@@ -58,10 +58,10 @@ def _searched(X: Any) -> list[Any]:
     radius = float(np.median(tree.query(X[:500], k=NEIGHBOURS)[0][:, -1]))
     grid = Grid(X / radius)
     start = time.perf_counter()
-    chosen, grid._all_pairs = "all distances" if grid.is_tiled else "cells", None
+    chosen, grid.all_pairs = "cells" if grid.all_pairs is None else "all distances", None
     near = grid.among(0, n)
     second = time.perf_counter()
-    grid._all_pairs = AllPairs(grid.points)
+    grid.all_pairs = AllPairs(grid.cells.points)
     grid.among(0, n)
     third = time.perf_counter()
     pairs = KDTree(X).query_pairs(radius, output_type="ndarray")

@@ -197,7 +197,7 @@ def _dense(matrix: FloatArray, right: FloatArray) -> tuple[int, int]:
 def _factored(matrix: sparse.csr_array, right: FloatArray, ordering: Any) -> tuple[int, int]:
     factor = sparse_cholesky(matrix, ordering=ordering)
     factor.solve(right)
-    return 1, factor.nnz
+    return 1, int(factor.lower.nnz)
 
 
 def _by_gradients(matrix: Any, right: FloatArray) -> tuple[int, int]:

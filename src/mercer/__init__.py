@@ -8,8 +8,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from mercer._stored import import_with
-
 if TYPE_CHECKING:
     from mercer import basis, compression, datasets, kernels, persistence
     from mercer._warmup import warmup
@@ -93,11 +91,5 @@ def __dir__() -> list[str]:
 
 def _import_all() -> None:
     """Import every public class, each of which declares how it is stored."""
-    for name in _HOMES:
+    for name in __all__:
         __getattr__(name)
-    for module in ("basis", "compression", "kernels"):
-        for name in __getattr__(module).__all__:
-            getattr(__getattr__(module), name)
-
-
-import_with(_import_all)

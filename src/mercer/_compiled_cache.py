@@ -1,20 +1,15 @@
 """Compiled code on disk: where it lies, what it was made from, and whether a file is what it should be.
 
-A file holds the code of one function for one signature, machine and set of versions. Its name says which; a checksum
-covers its content, its name and the sources it was made from. A file that is damaged, swapped for another, or made
-from other sources is not used: the function is compiled again and the file is replaced.
+``docs/compiling.md`` tells which folders are used, and when a function is compiled again. A file holds the code of one
+function for one signature, machine and set of versions. Its name says which; a checksum covers its content, its
+name and its sources: code of other functions and values of constants are compiled into a function, so these are the
+text of the module that defines it and of those that it imports at module level, directly or not, of its own package and
+of mercer. A file that has changed since the function was defined no longer tells what is in memory: nothing is then
+read or written.
 
-**Sources.** Code of other functions and values of constants are compiled into a function. The checksum covers the text
-of the module that defines it and of those that it imports at module level, directly or not, of its own package and of
-mercer; imports under ``TYPE_CHECKING`` do not count. A file that has changed since the function was defined no longer
-tells what is in memory: nothing is then read or written.
-
-**Folders.** In this order: ``NUMBA_CACHE_DIR``; ``__pycache__`` beside the source; the user's cache folder. Code is
-written to the first that can be written, and read from there and from those before it: an installation that is
-read-only may bring compiled code along. To read a file is to run what it contains. So folders and files must belong to
-the user or the administrator, nobody else may be able to write them, and relative paths are not followed.
-
-A folder that cannot be used, a full disk or an unreadable file are never errors: they cost the time to compile.
+To read a file is to run what it contains. So folders and files must belong to the user or the administrator, nobody
+else may be able to write them, and relative paths are not followed. A folder that cannot be used, a full disk or an
+unreadable file are never errors: they cost the time to compile.
 """
 
 import ast
@@ -29,8 +24,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-_HEAD = b"mercer compiled code 1\n"
 _LARGEST = 1 << 28  # bytes; the code of a function takes some tens of thousands
+_CHECKSUM_SIZE = hashlib.sha256().digest_size
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -38,7 +33,7 @@ def source_digest(module: str, loaded_at: float) -> str | None:
     """Of the texts that functions of a module are compiled from; None if one cannot be read, or has changed since."""
     digest = hashlib.sha256()
     try:
-        for path in (_source_path(name) for name in sorted(reached_modules(module))):
+        for path in map(_source_path, sorted(reached_modules(module))):
             status = path.stat()
             # An installer may set the time of a file's content, but not that of the file; Windows has the former only.
             if (status.st_mtime if sys.platform == "win32" else status.st_ctime) > loaded_at:
@@ -112,9 +107,7 @@ class Places(NamedTuple):
 def find_places(source_folder: Path, chosen: str) -> Places:
     """Find the folders for code of a source folder; ``chosen`` is ``NUMBA_CACHE_DIR``, which may be empty."""
     readable: list[Path] = []
-    for folder in _candidates(source_folder, chosen):
-        if not folder.is_absolute():
-            continue
+    for folder in filter(Path.is_absolute, _candidates(source_folder, chosen)):
         with suppress(OSError):
             folder.mkdir(mode=0o755, parents=True, exist_ok=True)
         if _is_safe_folder(folder):
@@ -162,20 +155,14 @@ def read_code(places: Places, name: str, seal: bytes) -> Iterator[bytes]:
     """Contents of the files of that name that are whole, and were written with the same seal."""
     for folder in places.read:
         with suppress(OSError):
-            content = _read(folder / name)
-            code = content[len(_HEAD) + hashlib.sha256().digest_size :]
-            if content == _HEAD + _checksum(name, seal, code) + code:
+            # Without waiting: in place of the file there may be a pipe.
+            number = os.open(folder / name, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+            with os.fdopen(number, "rb") as file:
+                status = os.fstat(number)
+                is_safe = stat.S_ISREG(status.st_mode) and _is_safe(status) and status.st_size <= _LARGEST
+                checksum, code = (file.read(_CHECKSUM_SIZE), file.read()) if is_safe else (b"", b"")
+            if checksum == _checksum(name, seal, code):
                 yield code
-
-
-def _read(path: Path) -> bytes:
-    # Without waiting: in place of the file there may be a pipe.
-    number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    with os.fdopen(number, "rb") as file:
-        status = os.fstat(number)
-        if not stat.S_ISREG(status.st_mode) or not _is_safe(status) or status.st_size > _LARGEST:
-            return b""
-        return file.read()
 
 
 def write_code(places: Places, name: str, seal: bytes, code: bytes) -> None:
@@ -186,7 +173,7 @@ def write_code(places: Places, name: str, seal: bytes, code: bytes) -> None:
     unfinished = path.with_name(f"{name}.{uuid.uuid4().hex[:16]}.tmp")
     try:
         with unfinished.open("xb") as file:
-            file.write(_HEAD + _checksum(name, seal, code) + code)
+            file.write(_checksum(name, seal, code) + code)
         unfinished.chmod(stat.S_IMODE(unfinished.stat().st_mode) & ~_OTHERS_WRITE)
         unfinished.replace(path)
     except OSError:
@@ -195,8 +182,4 @@ def write_code(places: Places, name: str, seal: bytes, code: bytes) -> None:
 
 
 def _checksum(name: str, seal: bytes, code: bytes) -> bytes:
-    digest = hashlib.sha256()
-    for part in (name.encode(), seal, code):
-        digest.update(len(part).to_bytes(8, "big"))
-        digest.update(part)
-    return digest.digest()
+    return hashlib.sha256(repr((name, seal)).encode() + code).digest()

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar
 
 import llvmlite
 import numba
@@ -25,43 +25,23 @@ from numba.core.caching import NullCache
 from numba.core.ccallback import CFunc
 from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
-from numba.extending import intrinsic, overload
+from numba.extending import intrinsic
 
 from mercer._compiled_cache import Places, find_places, read_code, source_digest, write_code
 
-__all__ = [
-    "Compiled",
-    "array_at",
-    "bits_to_float",
-    "call_fortran",
-    "callback",
-    "compile_log",
-    "float_to_bits",
-    "inlined",
-    "jit",
-    "jit_inner",
-    "jit_sum",
-    "overload",
-    "scalar",
-]
-
-# Parts of Numba without types. Inside compiled code an intrinsic takes one argument less than its definition.
 array_at: Any = numba.carray  # type: ignore[attr-defined]  # in a callback: the array of a shape at an address
-_intrinsic: Any = intrinsic
-_place: Any = cgutils.alloca_once_value
+overload = numba.extending.overload
+_njit: Any = numba.njit
 _config: Any = numba.config
-_dumps: Any = dumps
-_rebuild: Any = CompileResult._rebuild
-_register: Any = event.register
-_trigger: Any = event.trigger_event
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _PLAIN = {"contract"}
 _SUMS = {"contract", "reassoc", "nsz"}
 # Divisions that would have to raise keep loops from being vectorised: they give inf, as NumPy's do. Nobody calls our
-# functions from C, and what C would need takes a tenth of the time to compile.
-_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+# functions from C, and what C would need takes a tenth of the time to compile. They make no arrays, so references to
+# arrays are not counted, which would take tens of nanoseconds for each array in each call.
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "_nrt": False}
 _VERSIONS = (numba.__version__, llvmlite.__version__, np.__version__, sys.implementation.cache_tag, sys.version)
 
 _PATIENCE = 2.0  # seconds of compiling after which a line is printed
@@ -81,36 +61,30 @@ def jit_sum(function: Function) -> Function:
 
 def jit_inner(function: Function) -> Function:
     """Compile as ``jit`` does a function that compiled functions alone call: it has no way in from Python."""
-    options: dict[str, Any] = {**_OPTIONS, "fastmath": _PLAIN, "no_cpython_wrapper": True}
-    return cast(Function, numba.njit(function, **options))
+    return _njit(function, fastmath=_PLAIN, no_cpython_wrapper=True, **_OPTIONS)
 
 
 def inlined(function: Function) -> Function:
     """Compile a scalar function that vanishes into the loop that calls it."""
-    return cast(Function, numba.njit(function, nogil=True, fastmath=_PLAIN, inline="always"))
+    return _njit(function, nogil=True, fastmath=_PLAIN, inline="always")
 
 
 def scalar(function: Function) -> Function:
     """Compile a scalar function that becomes part of the loops that call it, however long it is."""
-    options: dict[str, Any] = {"nogil": True, "fastmath": _PLAIN, "error_model": "numpy", "forceinline": True}
-    return cast(Function, numba.njit(function, **options))
+    return _njit(function, nogil=True, fastmath=_PLAIN, error_model="numpy", forceinline=True)
 
 
 def _compile(function: Function, fastmath: set[str]) -> Function:
-    options: dict[str, Any] = {**_OPTIONS, "fastmath": fastmath}
-    compiled: Any = numba.njit(function, **options)
+    options = {**_OPTIONS, "fastmath": fastmath}
+    compiled = _njit(function, **options)
     compiled._cache = _DiskCache(function, options)
-    return cast(Function, compiled)
+    return compiled
 
 
 @cache
 def callback(function: Callable[..., None], kinds: str) -> int:
-    """Compile a function for ``call_fortran`` and return its address; ``kinds`` has a letter for each argument.
-
-    They are addresses: of numbers "f" (float64), or of one integer "i" (32 bits).
-    """
-    pointer: Any = types.CPointer
-    pointers = [pointer(types.float64 if kind == "f" else types.int32) for kind in kinds]
+    """Address of a compiled function for ``call_fortran``; its arguments are addresses, of float64 "f" or int32 "i"."""
+    pointers = [types.CPointer(types.float64 if kind == "f" else types.int32) for kind in kinds]
     options = {"error_model": "numpy", "fastmath": _PLAIN}
     compiled: Any = _Callback(function, (tuple(pointers), types.void), {}, options)
     compiled._cache = _DiskCache(function, {**options, "kinds": kinds})
@@ -126,40 +100,26 @@ class _DiskCache(NullCache):
     """Numba's way to find compiled code, by ``mercer._compiled_cache``."""
 
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
+        self.name = f"{function.__module__}.{function.__qualname__}"
         self._function, self._loaded_at = function, time.time()
         self._options = sorted((options | {"fastmath": sorted(options["fastmath"])}).items())
 
     @property
-    def name(self) -> str:
-        """Of the function."""
-        return f"{self._function.__module__}.{self._function.__qualname__}"
-
-    @property
     def places(self) -> Places:
-        """Where compiled code lies."""
         return find_places(Path(self._function.__code__.co_filename).parent, _config.CACHE_DIR)
 
-    @property
-    def cache_path(self) -> str | None:
-        """The folder that is written to."""
-        return None if self.places.write is None else str(self.places.write)
-
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Code for a signature, or None if there is none that can be used."""
         target_context.refresh()
         entry = self._entry(sig, target_context.codegen())
-        if entry is not None:
-            for code in read_code(self.places, *entry):
-                # Whole files fail only if Numba itself has changed: then compile.
-                with suppress(Exception):
-                    return _rebuild(target_context, *pickle.loads(code))
+        for code in () if entry is None else read_code(self.places, *entry):
+            with suppress(Exception):  # whole files fail only if Numba itself has changed: then compile
+                return CompileResult._rebuild(target_context, *pickle.loads(code))
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep code for a signature."""
         entry = self._entry(sig, data.codegen)
         if entry is not None and not data.library.has_dynamic_globals:
-            write_code(self.places, *entry, _dumps(data._reduce()))
+            write_code(self.places, *entry, dumps(data._reduce()))
 
     def _entry(self, sig: Any, codegen: Any) -> tuple[str, bytes] | None:
         """Name of the file for a signature on this machine, and what its checksum covers; None if it cannot be kept."""
@@ -172,7 +132,7 @@ class _DiskCache(NullCache):
         machine = (codegen.magic_tuple(), _config.OPT, _config.BOUNDSCHECK, *_VERSIONS)
         key = repr((self.name, str(sig), self._options, machine))
         seal = repr((key, sources, code.co_firstlineno, code.co_code)).encode()
-        seal += _dumps(tuple(cell.cell_contents for cell in cells)) if cells else b""
+        seal += dumps(tuple(cell.cell_contents for cell in cells)) if cells else b""
         short = self.name.replace("<", "").replace(">", "")[-80:]
         return f"{short}-{hashlib.sha256(key.encode()).hexdigest()[:24]}.compiled", seal
 
@@ -184,8 +144,8 @@ class Compiled(NamedTuple):
     seconds: float
 
 
-class CompileLog:
-    """Compilations of this process.
+class CompileLog(event.Listener):
+    """Compilations of this process, as Numba reports them: it reports none for code that it finds on disk.
 
     When they have taken two seconds in all, one line on standard error says so, once in a process. A timer writes it,
     since a single function may take longer. Calls come from any thread; Numba compiles one function at a time, in which
@@ -197,23 +157,27 @@ class CompileLog:
         self._depth, self._started = 0, 0.0
         self._told, self._timer = False, threading.Timer(0.0, self._tell)  # never started
 
-    def begin(self, *, is_kept: bool) -> None:
-        """Note that a compilation begins; ``is_kept``: its result will be on disk."""
+    def notify(self, event: Any) -> None:
+        if isinstance(getattr(event.data["dispatcher"], "_cache", None), _DiskCache):  # a function of ours
+            super().notify(event)
+
+    def on_start(self, event: Any) -> None:
         self._depth += 1
         if self._depth > 1:
             return
         self._started = time.perf_counter()
         if not self._told:
             spent = sum(compiled.seconds for compiled in self.compiled)
-            self._timer = threading.Timer(max(_PATIENCE - spent, 0.0), self._tell, (_ONCE if is_kept else _ALWAYS,))
+            line = _ALWAYS if event.data["dispatcher"]._cache.places.write is None else _ONCE
+            self._timer = threading.Timer(max(_PATIENCE - spent, 0.0), self._tell, (line,))
             self._timer.daemon = True
             self._timer.start()
 
-    def end(self, name: str) -> None:
-        """Note that the compilation of a function has ended."""
+    def on_end(self, event: Any) -> None:
         self._depth -= 1
         if self._depth == 0:
             self._timer.cancel()
+            name = event.data["dispatcher"]._cache.name
             self.compiled.append(Compiled(name, time.perf_counter() - self._started))
 
     @contextmanager
@@ -231,53 +195,19 @@ class CompileLog:
         self._told = True
 
 
+compile_log = CompileLog()
+event.register("numba:compile", compile_log)
+
+
 class _Callback(CFunc):
     """A callback whose compilation is an event, as that of other functions is."""
 
     def _compile_uncached(self) -> Any:
-        with _trigger("numba:compile", data={"dispatcher": self}):
+        with event.trigger_event("numba:compile", data={"dispatcher": self}):
             return super()._compile_uncached()  # type: ignore[misc]
 
 
-class _Listener(event.Listener):
-    """Hears from Numba when it compiles a function, which it does not for code that it finds on disk."""
-
-    def on_start(self, event: Any) -> None:
-        """Note that a function of ours is being compiled."""
-        cache = getattr(event.data["dispatcher"], "_cache", None)
-        if isinstance(cache, _DiskCache):
-            compile_log.begin(is_kept=cache.cache_path is not None)
-
-    def on_end(self, event: Any) -> None:
-        """Note that it has been."""
-        cache = getattr(event.data["dispatcher"], "_cache", None)
-        if isinstance(cache, _DiskCache):
-            compile_log.end(cache.name)
-
-
-compile_log = CompileLog()
-_register("numba:compile", _Listener())
-
-
-@_intrinsic  # type: ignore[untyped-decorator]
-def float_to_bits(_context: Any, number: Any) -> Any:
-    """Reinterpret a float as the integer with the same bits."""
-    integer: Any = types.int64 if number.bitwidth == 64 else types.int32
-    return integer(number), _cast_bits
-
-
-@_intrinsic  # type: ignore[untyped-decorator]
-def bits_to_float(_context: Any, bits: Any) -> Any:
-    """Reinterpret an integer as the float with the same bits."""
-    number: Any = types.float64 if bits.bitwidth == 64 else types.float32
-    return number(bits), _cast_bits
-
-
-def _cast_bits(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    return builder.bitcast(arguments[0], context.get_value_type(signature.return_type))
-
-
-@_intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def call_fortran(_context: Any, _address: Any, arguments: Any) -> Any:
     """Call the Fortran subroutine at an address with a tuple of arguments, each by reference.
 
@@ -294,7 +224,7 @@ def call_fortran(_context: Any, _address: Any, arguments: Any) -> Any:
                 place = context.make_array(kind)(context, builder, value).data
             else:
                 wide = getattr(kind, "bitwidth", 0) == 64 and isinstance(kind, types.Integer)
-                place = _place(builder, builder.trunc(value, ir.IntType(32)) if wide else value)
+                place = cgutils.alloca_once_value(builder, builder.trunc(value, ir.IntType(32)) if wide else value)
             places.append(builder.bitcast(place, pointer))
         subroutine = ir.FunctionType(ir.VoidType(), [pointer] * len(places))
         builder.call(builder.inttoptr(values[0], subroutine.as_pointer()), places)

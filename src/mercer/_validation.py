@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import date, time, timedelta
 from numbers import Integral, Real
 from typing import Any, TypeVar, dataclass_transform
 
@@ -20,9 +19,7 @@ from sklearn.utils.validation import (
     column_or_1d,
     validate_data,
 )
-from sklearn.utils.validation import (
-    _is_fitted as is_fitted,
-)
+from sklearn.utils.validation import _is_fitted as is_fitted
 
 from mercer._typing import AnyArray, FloatArray
 
@@ -82,20 +79,16 @@ def check_table(estimator: Any, X: Any, *, reset: bool) -> Any:
 
 def _is_plain(X: Any, estimator: Any) -> bool:
     """Whether X is an array that scikit-learn would take as it is: its checks take longer than one prediction."""
-    return (
-        type(X) is np.ndarray
-        and X.ndim == 2
-        and X.dtype in _FLOATS
-        and len(X) > 0
-        and X.shape[1] == estimator.n_features_in_
-        and not hasattr(estimator, "feature_names_in_")
-        and _sum_is_finite(X)
-    )
-
-
-def _sum_is_finite(X: FloatArray) -> bool:
     with np.errstate(over="ignore", invalid="ignore"):  # numbers too large to sum are left to scikit-learn, too
-        return bool(np.isfinite(np.sum(X)))
+        return bool(
+            type(X) is np.ndarray
+            and X.ndim == 2
+            and X.dtype in _FLOATS
+            and len(X) > 0
+            and X.shape[1] == estimator.n_features_in_
+            and not hasattr(estimator, "feature_names_in_")
+            and np.isfinite(np.sum(X))
+        )
 
 
 def check_targets(y: Any, *, n_rows: int) -> FloatArray:
@@ -109,7 +102,7 @@ def check_targets(y: Any, *, n_rows: int) -> FloatArray:
         targets = check_array(numbers, dtype=np.float64, ensure_2d=False, ensure_min_samples=0, input_name="y")
     if targets.ndim > 2:
         raise ValueError(f"y must have one or two dimensions, got {targets.ndim}.")
-    _check_length("y", len(targets), n_rows)
+    check_consistent_length(range(n_rows), targets)
     return np.asarray(targets)
 
 
@@ -120,11 +113,14 @@ def check_labels(y: Any, *, n_rows: int) -> AnyArray:
     _refuse_elsewhere(y, "y")
     with _naming("y", "class labels"):
         labels = np.asarray(column_or_1d(y, warn=True))
-        _refuse_missing(labels)
+        for row, label in enumerate(labels) if labels.dtype.kind == "O" else ():
+            # None, NaN and NaT, which are not equal to themselves, and pd.NA, of which that is not known
+            if label is None or type(label).__name__ == "NAType" or bool(label != label):  # noqa: PLR0124
+                raise ValueError(f"y must hold a class label for each row, got {label!r} in row {row}.")
         if labels.dtype.kind == "f":
             check_array(labels, ensure_2d=False, input_name="y")  # no NaN and no infinity among labels
         check_classification_targets(labels)
-    _check_length("y", len(labels), n_rows)
+    check_consistent_length(range(n_rows), labels)
     return labels
 
 
@@ -154,6 +150,7 @@ _NO_NUMBERS = (
     ("date", "dates", _SINCE),  # datetime64, datetime, date32
     ("timestamp", "dates", _SINCE),
     ("period", "dates", _SINCE),
+    ("nattype", "dates", _SINCE),  # of pandas' NaT
     ("time", "times of day", _SINCE),
     ("categor", "categories", _CODE),
     ("enum", "categories", _CODE),
@@ -166,12 +163,8 @@ _LAZY = {"dask": ("Dask", "compute"), "dask_expr": ("Dask", "compute"), "polars.
 def check_numbers(values: Any, name: str) -> Any:
     """Refuse what would be taken for numbers in silence; lists and their like come back as arrays, all else as it is.
 
-    Raises
-    ------
-    TypeError
-        For dates, time differences, categories, masked arrays, and data that would have to be loaded.
-    ValueError
-        For complex numbers.
+    Dates, time differences, categories, masked arrays, and data that would have to be loaded are a ``TypeError``;
+    complex numbers are a ``ValueError``.
     """
     if type(values) is np.ndarray and values.dtype.kind in "fiub":  # one row is predicted in microseconds
         return values
@@ -179,41 +172,27 @@ def check_numbers(values: Any, name: str) -> Any:
     if not (hasattr(values, "dtype") or hasattr(values, "dtypes") or isinstance(values, (str, bytes, type(None)))):
         with _naming(name):
             values = np.asarray(values)
-    for number, where, dtype in _columns(values, name):
-        _refuse_type(where, dtype)
-        if dtype.lower() == "object":
-            for kind in set(map(type, np.ravel(np.asarray(_column(values, number))))):
-                _refuse_type(where, _name_of(kind))
+    for where, dtype in _types(values, name):
+        for beginning, found, remedy in _NO_NUMBERS:
+            if dtype.lower().startswith(beginning):
+                if found == "complex numbers":  # in scikit-learn's words
+                    raise ValueError(f"Complex data not supported: {where} must hold real numbers; {remedy}.")
+                raise TypeError(f"{where} must hold numbers, got {found} ({dtype}): {remedy}.")
     return values
 
 
-def _columns(values: Any, name: str) -> list[tuple[int, str, str]]:
-    """Number, name in messages, and dtype of each column of a data frame, or of the whole of anything else."""
+def _types(values: Any, name: str) -> Iterator[tuple[str, str]]:
+    """Where there are values of which type: those of each column of a data frame, and of Python objects."""
     if hasattr(values, "columns") and hasattr(values, "dtypes"):
-        each = zip(values.columns, values.dtypes, strict=True)
-        return [(i, f"column {title!r} of {name}", str(dtype)) for i, (title, dtype) in enumerate(each)]
-    return [(0, name, str(values.dtype))] if hasattr(values, "dtype") else []
-
-
-def _column(values: Any, number: int) -> Any:
-    if not hasattr(values, "columns"):
-        return values
-    return values.iloc[:, number] if hasattr(values, "iloc") else values[:, number]
-
-
-def _name_of(kind: type) -> str:
-    """The name of a Python type among those of ``_NO_NUMBERS``."""
-    ours = {timedelta: "timedelta", np.timedelta64: "timedelta", date: "date", np.datetime64: "date", time: "time"}
-    found = [name for base, name in ours.items() if issubclass(kind, base)]
-    return found[0] if found else kind.__name__
-
-
-def _refuse_type(where: str, dtype: str) -> None:
-    for beginning, found, remedy in _NO_NUMBERS:
-        if dtype.lower().startswith(beginning):
-            if found == "complex numbers":  # in scikit-learn's words
-                raise ValueError(f"Complex data not supported: {where} must hold real numbers; {remedy}.")
-            raise TypeError(f"{where} must hold numbers, got {found} ({dtype}): {remedy}.")
+        for i, (title, dtype) in enumerate(zip(values.columns, values.dtypes, strict=True)):
+            where = f"column {title!r} of {name}"
+            yield where, str(dtype)
+            if str(dtype).lower() == "object":
+                yield from _types(values.iloc[:, i] if hasattr(values, "iloc") else values[:, i], where)
+    elif hasattr(values, "dtype"):
+        yield name, str(values.dtype)
+        if str(values.dtype).lower() == "object":
+            yield from ((name, kind.__name__) for kind in set(map(type, np.ravel(np.asarray(values)))))
 
 
 def _refuse_elsewhere(values: Any, name: str) -> None:
@@ -230,15 +209,6 @@ def _refuse_elsewhere(values: Any, name: str) -> None:
                 f"{name} is a {library} {type(values).__name__}, which would be loaded whole: "
                 f"call {name}.{method}() if it fits in memory, or give a NumPy memory map (np.load with mmap_mode='r')."
             )
-
-
-def _refuse_missing(labels: AnyArray) -> None:
-    if labels.dtype.kind != "O":
-        return
-    for row, label in enumerate(labels):
-        # None, NaN and NaT, which are not equal to themselves, and pd.NA, of which that is not known
-        if label is None or type(label).__name__ == "NAType" or bool(label != label):  # noqa: PLR0124
-            raise ValueError(f"y must hold a class label for each row, got {label!r} in row {row}.")
 
 
 _OTHER_REASONS = (
@@ -260,13 +230,6 @@ def _naming(argument: str, what: str = "numbers") -> Iterator[None]:
     except (TypeError, ValueError, OverflowError) as error:
         message = str(error)
         if any(phrase in message for phrase in _OTHER_REASONS) and not message.startswith(f"{argument} must"):
-            msg = f"{argument} must hold {what}: {message}"
             kind = TypeError if isinstance(error, TypeError) else ValueError
-            raise kind(msg) from error
+            raise kind(f"{argument} must hold {what}: {message}") from error
         raise
-
-
-def _check_length(name: str, length: int, n_rows: int) -> None:
-    if length != n_rows:
-        check_consistent_length([None] * n_rows, [None] * length)
-        raise ValueError(f"{name} has {length} rows, X has {n_rows}.")  # pragma: no cover  the line above has raised

@@ -78,7 +78,12 @@ def warmup() -> WarmupReport:
         for rows in _tables(far=1e6):
             for kernel in _KERNELS:
                 _use(mercer.PseudoInputRegressor(kernel, n_basis=5), rows, np.sin(3.0 * rows[:, 0]))
-        _use_many_rows()
+        # What compact kernels use for many rows, by their number and density; and compression.
+        rows = np.random.default_rng(0).uniform(-1.0, 1.0, (_CROWDED_ROWS, 6))
+        for preconditioner in ("jacobi", "incomplete"):
+            _use(mercer.CompactRegressor(solver="cg", preconditioner=preconditioner, tol=0.5), rows, rows[:, 0])
+        model = mercer.NystromRegressor(n_basis=20).fit(rows[:_ROWS], rows[:_ROWS, 0])
+        mercer.compress(model, n_vectors=3).predict(rows)
     return WarmupReport(tuple(compile_log.compiled[before:]))
 
 
@@ -106,12 +111,3 @@ def _use(estimator: Any, rows: FloatArray, targets: FloatArray) -> None:
             getattr(estimator, name)(rows)
     if hasattr(estimator, "predict") and "return_std" in inspect.signature(estimator.predict).parameters:
         estimator.predict(rows, return_std=True)
-
-
-def _use_many_rows() -> None:
-    """What compact kernels use for many rows, by their number and density; and compression."""
-    rows = np.random.default_rng(0).uniform(-1.0, 1.0, (_CROWDED_ROWS, 6))
-    for preconditioner in ("jacobi", "incomplete"):
-        _use(mercer.CompactRegressor(solver="cg", preconditioner=preconditioner, tol=0.5), rows, rows[:, 0])
-    model = mercer.NystromRegressor(n_basis=20).fit(rows[:_ROWS], rows[:_ROWS, 0])
-    mercer.compress(model, n_vectors=3).predict(rows)

@@ -14,8 +14,7 @@ Examples
 True
 """
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from river import base
@@ -28,6 +27,7 @@ from mercer.kernels import Kernel, as_kernel
 class _Online(base.Estimator):
     """Parameters, and the model that is made when the first row is seen."""
 
+    _estimator: ClassVar[type[_Regressor | _Classifier]]
     _model: Any
 
     def __init__(
@@ -52,21 +52,22 @@ class _Online(base.Estimator):
         self.intercept = intercept
         self._model = None
 
-    def _make(self, cls: type, x: Mapping[Any, Any]) -> Any:
-        kernel: Kernel = as_kernel(self.kernel)
-        if kernel.needs_data:
-            kernel = kernel.set_params(length_scale=float(np.sqrt(max(1, len(x)))))
-        return cls(**(self._get_params() | {"kernel": kernel}))
+    def learn_one(self, x: dict[Any, Any], y: Any, w: float = 1.0) -> None:
+        """Learn one row of weight w."""
+        model = self._model
+        if model is None:
+            kernel: Kernel = as_kernel(self.kernel)
+            if kernel.needs_data:
+                kernel = kernel.set_params(length_scale=float(np.sqrt(max(1, len(x)))))
+            model = self._estimator(**(self._get_params() | {"kernel": kernel}))
+        model.learn_one(x, y, w)
+        self._model = model
 
 
 class OnlineRegressor(_Online, base.Regressor):
     """``mercer.OnlineRegressor`` for river, with its parameters."""
 
-    def learn_one(self, x: dict[Any, Any], y: float, w: float = 1.0) -> None:
-        """Learn one row of weight w."""
-        model = self._model or self._make(_Regressor, x)
-        model.learn_one(x, y, w)
-        self._model = model
+    _estimator = _Regressor
 
     def predict_one(self, x: dict[Any, Any]) -> float:
         """Predict; 0 before anything was learned."""
@@ -76,11 +77,7 @@ class OnlineRegressor(_Online, base.Regressor):
 class OnlineClassifier(_Online, base.Classifier):
     """``mercer.OnlineClassifier`` for river, with its parameters; classes may appear at any time."""
 
-    def learn_one(self, x: dict[Any, Any], y: Any, w: float = 1.0) -> None:
-        """Learn one row of weight w."""
-        model = self._model or self._make(_Classifier, x)
-        model.learn_one(x, y, w)
-        self._model = model
+    _estimator = _Classifier
 
     def predict_one(self, x: dict[Any, Any], **_options: Any) -> Any:
         """Predict the label; None before anything was learned."""

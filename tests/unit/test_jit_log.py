@@ -3,12 +3,13 @@
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import numba
 import pytest
 
 from mercer import _jit
-from mercer._jit import CompileLog, callback, jit
+from mercer._jit import CompileLog, callback, compile_log, jit
 
 
 def triple(x):
@@ -23,8 +24,9 @@ def fill(result):
 def log(tmp_path, monkeypatch):
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(_jit, "_PATIENCE", 0.0)
-    monkeypatch.setattr(_jit, "compile_log", CompileLog())
-    return _jit.compile_log
+    monkeypatch.setattr(compile_log, "compiled", [])
+    monkeypatch.setattr(compile_log, "_told", False)
+    return compile_log
 
 
 def test_the_line_comes_once_when_compiling_takes_long(log, capsys):
@@ -50,12 +52,13 @@ def test_code_from_disk_says_nothing(log, monkeypatch, capsys):
     callback(fill, "f")
     assert len(log.compiled) == 2
     capsys.readouterr()
-    monkeypatch.setattr(_jit, "compile_log", CompileLog())
+    monkeypatch.setattr(log, "compiled", [])
+    monkeypatch.setattr(log, "_told", False)
     jit(triple)(1.0)
     callback.cache_clear()
     callback(fill, "f")
     assert capsys.readouterr().err == ""
-    assert _jit.compile_log.compiled == []
+    assert log.compiled == []
 
 
 def test_functions_of_others_are_not_ours_to_report(log, capsys):
@@ -73,15 +76,15 @@ def test_where_nothing_can_be_kept_the_line_says_so(log, monkeypatch, capsys):
 
 def test_short_compilations_add_up_and_only_then_are_reported(monkeypatch, capsys):
     monkeypatch.setattr(_jit, "_PATIENCE", 0.5)
-    log = CompileLog()
+    log, event = CompileLog(), SimpleNamespace(data={"dispatcher": jit(triple)})
     for _ in range(3):
-        log.begin(is_kept=True)
-        log.end("short")
+        log.on_start(event)
+        log.on_end(event)
     assert capsys.readouterr().err == ""
     log.compiled.append(_jit.Compiled("long", 0.6))
-    log.begin(is_kept=True)
+    log.on_start(event)
     time.sleep(0.2)
-    log.end("last")
+    log.on_end(event)
     assert capsys.readouterr().err.splitlines() == [_jit._ONCE]
 
 

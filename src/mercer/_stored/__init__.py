@@ -26,16 +26,12 @@ sets what is computed from them.
 
 A file names a class by its short name, which is looked up among the classes declared here and nowhere else. A name
 that is not known yet makes ``mercer`` import all of its public names, whatever the name is: so a file cannot choose
-what is imported. This module is loaded with the package, so it imports next to nothing.
+what is imported.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar
-
-__all__ = ["SOMETIMES", "Declaration", "Sometimes", "declaration_named", "declaration_of", "import_with", "stored"]
 
 _Value = TypeVar("_Value")
 
@@ -54,7 +50,6 @@ class Declaration(NamedTuple):
 
 _BY_NAME: dict[str, Declaration] = {}
 _BY_CLASS: dict[type[Any], Declaration] = {}
-_IMPORTS: list[Callable[[], None]] = []
 
 
 def stored(cls: Any = None, /, *, name: str | None = None, also: tuple[str, ...] = (), alone: bool = False) -> Any:
@@ -62,17 +57,11 @@ def stored(cls: Any = None, /, *, name: str | None = None, also: tuple[str, ...]
     if cls is None:
         return partial(stored, name=name, also=also, alone=alone)
     given = Declaration(cls, name or cls.__name__, also, alone or hasattr(cls, "get_params"))
-    known = _BY_NAME.get(given.name)
-    if known is not None and _home(known.cls) != _home(cls):
-        msg = f"two classes would be stored as {given.name!r}, {_home(known.cls)} and {_home(cls)}: give a name."
-        raise TypeError(msg)
+    homes = [f"{each.__module__}.{each.__qualname__}" for each in (_BY_NAME.get(given.name, given).cls, cls)]
+    if homes[0] != homes[1]:
+        raise TypeError(f"two classes would be stored as {given.name!r}, {homes[0]} and {homes[1]}: give a name.")
     _BY_NAME[given.name] = _BY_CLASS[cls] = given
     return cls
-
-
-def import_with(import_all: Callable[[], None]) -> None:
-    """Say how all public classes are imported, for when a file has one that is not known."""
-    _IMPORTS.append(import_all)
 
 
 def declaration_of(cls: type[Any]) -> Declaration | None:
@@ -83,10 +72,5 @@ def declaration_of(cls: type[Any]) -> Declaration | None:
 def declaration_named(name: str) -> Declaration | None:
     """What the class of that name has declared, or None if there is none."""
     if name not in _BY_NAME:
-        for import_all in _IMPORTS:
-            import_all()
+        import_module("mercer")._import_all()
     return _BY_NAME.get(name)
-
-
-def _home(cls: type[Any]) -> str:
-    return f"{cls.__module__}.{cls.__qualname__}"

@@ -13,7 +13,7 @@ import numpy as np
 from mercer._typing import AnyArray, FloatArray, IntArray
 from mercer.exceptions import ArchiveError
 
-_LARGEST_INT = 2**63
+LARGEST_INT = 2**63
 
 
 def need(condition: Any, message: str) -> None:
@@ -82,14 +82,11 @@ def check_kernel(kernel: Any, n_features: int) -> None:
         kernel.check(n_features)
     need(fits and not getattr(kernel, "is_automatic", False), "the kernel of a fitted model has no length scale.")
     numbers = [value for value in kernel.get_params().values() if isinstance(value, int)]
-    need(all(abs(value) < _LARGEST_INT for value in numbers), "the kernel does not fit: a number is too large.")
+    need(all(abs(value) < LARGEST_INT for value in numbers), "the kernel does not fit: a number is too large.")
 
 
 def check_compressed(sizes: tuple[int, ...], data: AnyArray, indices: AnyArray, starts: AnyArray) -> None:
-    """Raise unless the arrays are those of a sparse matrix.
-
-    ``sizes`` are the numbers of rows and columns if it is stored by rows, and the other way round by columns.
-    """
+    """Raise unless the arrays make a sparse matrix; ``sizes``: (rows, columns) by rows, (columns, rows) by columns."""
     for each in (indices, starts):
         need(each.ndim == 1 and each.dtype in (np.int32, np.int64), "a sparse matrix has indices of int32 or int64.")
     need(data.shape == indices.shape and data.dtype.kind == "f", "a sparse matrix has one number for each index.")
@@ -114,25 +111,12 @@ def check_unit_lower(lower: Any, pivots: FloatArray) -> None:
     need(np.all(pivots > 0) and np.all(np.isfinite(pivots)), "pivots of a factor are not positive.")
 
 
-def check_estimator(
-    model: Any,
-    *,
-    n_outputs: int,
-    n_features: int | None,
-    flat: bool = False,
-    rule: str | None = None,
-    fewest_classes: int = 2,
-) -> None:
-    """Raise unless what scikit-learn's conventions give a fitted estimator fits its model.
-
-    The model has ``n_outputs``, and points of ``n_features`` (None if they are not rows). ``flat``: predictions have
-    one dimension. ``rule`` ("threshold", "largest" or "pairs") says how outputs decide on a class: by default the first
-    for two classes, else the second.
-    """
+def check_estimator(model: Any, *, n_outputs: int, n_features: int | None, fewest_classes: int = 2) -> None:
+    """Raise unless scikit-learn's attributes fit a model of such outputs and features (None: points are no rows)."""
     given, width = vars(model), model.n_features_in_
     need(width >= 1, "a model has no features.")
     need(n_features is None or width == n_features, f"a model of {width} features has {n_features}.")
-    need(n_outputs == 1 or not flat, "a model of one-dimensional targets has several outputs.")
+    need(n_outputs == 1 or not given.get("_flat", False), "a model of one-dimensional targets has several outputs.")
     if "feature_names_in_" in given:
         names = given["feature_names_in_"]
         check_shape(names, (width,), "names of features")
@@ -142,5 +126,5 @@ def check_estimator(
         check_shape(given["classes_"], (n_classes,), "classes")
         need(n_classes >= fewest_classes, f"a model has {n_classes} classes.")
         numbers = {"threshold": 1, "largest": n_classes, "pairs": n_classes * (n_classes - 1) // 2}
-        rule = rule or ("threshold" if n_classes <= 2 else "largest")
+        rule = given.get("decision_rule_", "threshold" if n_classes <= 2 else "largest")
         need(n_outputs == numbers.get(rule), f"a model of {n_classes} classes has {n_outputs} outputs.")

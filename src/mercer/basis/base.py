@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from importlib import import_module
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,19 +16,6 @@ from mercer._typing import FloatArray, IntArray, RandomState
 from mercer._validation import check_numbers, check_random_state
 from mercer.engine import Executor, Rows, Threads, as_rows
 from mercer.kernels import Kernel
-
-# Names that estimators accept, and classes of ``mercer.basis``.
-_NAMED = {
-    "uniform": "Uniform",
-    "kmeans": "KMeans",
-    "pivoted_cholesky": "PivotedCholesky",
-    "leverage": "Leverage",
-    "distribution": "Distribution",
-    "forward_selection": "ForwardSelection",
-    "sparse_greedy": "SparseGreedy",
-    "supervised_cholesky": "SupervisedCholesky",
-    "sequential": "Sequential",
-}
 
 
 @stored(alone=True)
@@ -150,12 +136,15 @@ class BasisStrategy(BaseEstimator, ABC):
 
 def choose_basis(basis: Any, rows: Rows, targets: FloatArray, kernel: Kernel, n_basis: int, **options: Any) -> Basis:
     """Return the points for a strategy's name, a strategy (``options`` are those of ``select``), or an array."""
-    if isinstance(basis, str) and basis in _NAMED:
-        basis = getattr(import_module("mercer.basis"), _NAMED[basis])()
+    # The name of a strategy is that of its file.
+    files = ((each.__module__.rpartition("."), each) for each in BasisStrategy.__subclasses__())
+    named = {name: each for (package, _, name), each in files if package == "mercer.basis"}
+    if isinstance(basis, str) and basis in named:
+        basis = named[basis]()
     if isinstance(basis, BasisStrategy):
         return basis.select(rows, targets, kernel, n_basis, **options)
     if isinstance(basis, str) or basis is None:
-        names = ", ".join(map(repr, _NAMED))
+        names = ", ".join(map(repr, named))
         msg = f"basis must be one of {names}, a strategy of mercer.basis, or an array of points; got {basis!r}."
         raise ValueError(msg)
     return Basis(points=check_points(basis, rows.n_features))

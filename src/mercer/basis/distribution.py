@@ -56,9 +56,13 @@ class Distribution(BasisStrategy):
         if isinstance(self.law, str):
             points = _fitted(self.law, task)
         elif hasattr(self.law, "rvs"):
-            points = _given(self.law, task)
+            points = np.asarray(self.law.rvs(size=n_basis, random_state=task.random_state))
+            if points.ndim == 1 and n_features > 1 and hasattr(self.law, "ppf"):  # one law for all features
+                points = np.asarray(self.law.rvs(size=(n_basis, n_features), random_state=task.random_state))
+            points = points.reshape(n_basis, -1) if points.size == n_basis * n_features else points
         else:
-            points = np.asarray(self.law(n_basis, task.random_state), dtype=np.float64)
+            points = np.asarray(self.law(n_basis, task.random_state))
+        points = points.astype(np.float64)
         if points.shape != (n_basis, n_features) or not np.all(np.isfinite(points)):
             raise ValueError(f"law must draw finite points of shape ({n_basis}, {n_features}); it drew {points.shape}.")
         return Basis(points=np.ascontiguousarray(points))
@@ -77,11 +81,3 @@ def _fitted(law: str, task: Task) -> FloatArray:
     number = rows.n_rows if weights is None else np.sum(weights) ** 2 / np.sum(weights**2)
     scott = number ** (-1.0 / (rows.n_features + 4))
     return np.asarray(rows.take(index) + scott * deviations)
-
-
-def _given(law: Any, task: Task) -> FloatArray:
-    n_basis, n_features = task.n_basis, task.rows.n_features
-    points = np.asarray(law.rvs(size=n_basis, random_state=task.random_state), dtype=np.float64)
-    if points.ndim == 1 and n_features > 1 and hasattr(law, "ppf"):  # one law for all features
-        points = np.asarray(law.rvs(size=(n_basis, n_features), random_state=task.random_state), dtype=np.float64)
-    return points.reshape(n_basis, -1) if points.size == n_basis * n_features else points

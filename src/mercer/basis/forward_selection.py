@@ -37,7 +37,6 @@ _PATIENCE = 10  # functions added without a better score before GCV stops
 # A function whose squared norm falls below this share when those chosen are projected out is spanned by them.
 _SPANNED = 1e-13
 _SQUARABLE = (1e-100, 1e100)  # kernel values outside are scaled before they are squared
-_BLOCK = 2048  # rows
 
 
 @stored
@@ -95,12 +94,13 @@ class ForwardSelection(BasisStrategy):
 def grow(task: Task, noise: float, candidates: int | None, tol: float, *, gcv: bool = False) -> Basis:
     """Add functions until the room is used, nothing is gained, or GCV has passed its least."""
     room, why = min(task.n_basis, task.rows.n_rows), ""
-    total_weight = _total_weight(task, room) if gcv else 0.0
-    fit = _GrowingFit(task, noise)
-    all_rows = _AllRows(fit) if candidates is None else None
+    total_weight = float(task.rows.n_rows if task.weights is None else np.sum(task.weights))
+    if gcv and total_weight <= min(room, 1):
+        raise ValueError(f"stop='gcv' counts a weight as so many rows; these weights sum to {total_weight:g} only.")
+    fit = _AllRows(task, noise) if candidates is None else _GrowingFit(task, noise, candidates)
     least, scores = tol * fit.squares, list[float]()
     while len(fit.index) < room:
-        candidate = _best(fit, all_rows, candidates or 1, task.random_state)
+        candidate = fit.next_best() if fit.squares > 0 and np.any(fit.free) else None
         if candidate is None or not candidate.gain > least:
             why = f"no candidate gains {tol:g} of the sum of squares" if tol > 0 else "no other row gains anything"
             break
@@ -116,14 +116,6 @@ def grow(task: Task, noise: float, candidates: int | None, tol: float, *, gcv: b
     return task.basis(np.array(fit.index[:size], dtype=np.intp), why or "there are no more rows")
 
 
-def _total_weight(task: Task, room: int) -> float:
-    """What GCV counts as rows."""
-    total = float(task.rows.n_rows if task.weights is None else np.sum(task.weights))
-    if total <= min(room, 1):
-        raise ValueError(f"stop='gcv' counts a weight as so many rows; these weights sum to {total:g} only.")
-    return total
-
-
 class _Candidate(NamedTuple):
     """A row that may be chosen, and by how much it would lower the objective."""
 
@@ -134,15 +126,17 @@ class _Candidate(NamedTuple):
 
 
 class _GrowingFit:
-    """Functions chosen so far, and what candidates would gain; memory n × n_basis.
+    """Functions chosen so far, and what some rows drawn at random would gain; memory n × n_basis.
 
     Units of targets and kernel do not matter to the choice: both are scaled so that they can be squared.
     """
 
-    def __init__(self, task: Task, noise: float) -> None:
+    def __init__(self, task: Task, noise: float, number: int = 1) -> None:
         n_rows, targets, weights = task.rows.n_rows, task.targets, task.weights
-        self.task = task
-        self.kernel, self.noise = _scaled(task, noise)
+        self.task, self.kernel, self.noise, self._number = task, task.kernel, noise, number
+        size = float(np.max(kernel_diagonal(task.rows, task.kernel, executor=task.executor), initial=0.0))
+        if size > 0 and not _SQUARABLE[0] < size < _SQUARABLE[1]:
+            self.kernel, self.noise = task.kernel * (1.0 / size), noise / size
         self.roots = np.ones(n_rows) if weights is None else np.sqrt(weights / np.max(weights))
         # Rows of positive weight that are not chosen yet, nor known to be spanned by those that are.
         self.free = self.roots > 0
@@ -159,6 +153,17 @@ class _GrowingFit:
     def values(self) -> FloatArray:
         """Orthonormal functions at the rows, shape (n, m)."""
         return self._room[:, : len(self.index)]
+
+    def next_best(self) -> _Candidate | None:
+        """The best of some free rows drawn at random; while none of them gains anything, of others."""
+        free, number, random_state = np.flatnonzero(self.free), self._number, self.task.random_state
+        first = free if len(free) <= number else random_state.choice(free, number, replace=False)
+        candidate = self.best(first)
+        if candidate.gain > 0:
+            return candidate
+        others = random_state.permutation(np.setdiff1d(free, first))
+        tried = (self.best(others[start : start + number]) for start in range(0, len(others), number))
+        return next((candidate for candidate in tried if candidate.gain > 0), None)
 
     def best(self, candidates: IntArray) -> _Candidate:
         """The candidate that would lower the objective most."""
@@ -180,12 +185,9 @@ class _GrowingFit:
         points = np.concatenate([self.points, self.task.points(np.array([candidate.row]))])
         cross = self.kernel(points)
         coefficients = np.append(-self.beta @ candidate.products, 1.0)
-        # Projected out twice, the rest is orthogonal to rounding. Each row block is read once for both.
-        new, r = np.empty(len(candidate.column)), self.noise * (self.beta.T @ (cross[:-1] @ coefficients))
-        for start in range(0, len(new), _BLOCK):
-            block = self.values[start : start + _BLOCK]
-            new[start : start + _BLOCK] = candidate.column[start : start + _BLOCK] - block @ candidate.products
-            r += block.T @ new[start : start + _BLOCK]
+        # Projected out twice, the rest is orthogonal to rounding.
+        new = candidate.column - self.values @ candidate.products
+        r = self.values.T @ new + self.noise * (self.beta.T @ (cross[:-1] @ coefficients))
         new -= self.values @ r
         coefficients[:-1] -= self.beta @ r
         norm = float(np.sqrt(max(float(new @ new + self.noise * coefficients @ cross @ coefficients), 0.0)))
@@ -202,66 +204,34 @@ class _GrowingFit:
         return True
 
 
-class _AllRows:
+class _AllRows(_GrowingFit):
     """Gains of all rows, kept up to date by one product with the kernel matrix per function; it is not stored."""
 
-    def __init__(self, fit: _GrowingFit) -> None:
-        self._fit, self._known = fit, 0
-        self._points = fit.task.points(np.arange(fit.task.rows.n_rows))
-        roots = fit.roots[:, np.newaxis]
-        self._numerators = self._times(fit.kernel, self._points, roots * fit.targets)
-        squares = self._times(fit.kernel * fit.kernel, self._points, roots**2)[:, 0]
-        self._norms = squares + fit.noise * kernel_diagonal(fit.task.rows, fit.kernel, executor=fit.task.executor)
+    def __init__(self, task: Task, noise: float) -> None:
+        super().__init__(task, noise)
+        self._known, self._every = 0, task.points(np.arange(task.rows.n_rows))
+        roots = self.roots[:, np.newaxis]
+        self._numerators = self._times(self.kernel, self._every, roots * self.targets)
+        squares = self._times(self.kernel * self.kernel, self._every, roots**2)[:, 0]
+        self._norms = squares + self.noise * kernel_diagonal(task.rows, self.kernel, executor=task.executor)
         self._left = self._norms.copy()
 
-    def best(self) -> _Candidate:
+    def next_best(self) -> _Candidate:
         """The row with the largest gain, the first of equals."""
-        if self._known < len(self._fit.index):
-            self._update()
+        if self._known < len(self.index):  # account for the function that was chosen last
+            r = self._times(self.kernel, self._every, self.roots[:, np.newaxis] * self.values[:, -1:])
+            if self.noise:
+                r += self.noise * self._times(self.kernel, self.points, self.beta[:, -1:])
+            self._numerators -= r * self.projections[-1]
+            self._left -= r[:, 0] ** 2
+            self._known = len(self.index)
         gains = _gains(self._numerators, self._left, self._norms)
-        gains[~self._fit.free] = 0.0
+        gains[~self.free] = 0.0
         row = int(np.argmax(gains))
-        return self._fit.best(np.array([row]))._replace(gain=float(gains[row]))
-
-    def _update(self) -> None:
-        """Account for the function that was chosen last."""
-        fit = self._fit
-        r = self._times(fit.kernel, self._points, fit.roots[:, np.newaxis] * fit.values[:, -1:])
-        if fit.noise:
-            r += fit.noise * self._times(fit.kernel, fit.points, fit.beta[:, -1:])
-        self._numerators -= r * fit.projections[-1]
-        self._left -= r[:, 0] ** 2
-        self._known = len(fit.index)
+        return self.best(np.array([row]))._replace(gain=float(gains[row]))
 
     def _times(self, kernel: Kernel, points: FloatArray, coefficients: FloatArray) -> FloatArray:
-        task = self._fit.task
-        return kernel_times(task.rows, kernel, points, coefficients, executor=task.executor)
-
-
-def _best(
-    fit: _GrowingFit, all_rows: _AllRows | None, number: int, random_state: np.random.RandomState
-) -> _Candidate | None:
-    """The best of some rows drawn at random; while none of them gains anything, of others."""
-    free = np.flatnonzero(fit.free)
-    if fit.squares <= 0 or not len(free):
-        return None
-    if all_rows is not None:
-        return all_rows.best()
-    first = free if len(free) <= number else random_state.choice(free, number, replace=False)
-    candidate = fit.best(first)
-    if candidate.gain > 0:
-        return candidate
-    others = random_state.permutation(np.setdiff1d(free, first))
-    tried = (fit.best(others[start : start + number]) for start in range(0, len(others), number))
-    return next((candidate for candidate in tried if candidate.gain > 0), None)
-
-
-def _scaled(task: Task, noise: float) -> tuple[Kernel, float]:
-    """The kernel, and λ, such that kernel values can be squared."""
-    size = float(np.max(kernel_diagonal(task.rows, task.kernel, executor=task.executor), initial=0.0))
-    if size == 0 or _SQUARABLE[0] < size < _SQUARABLE[1]:
-        return task.kernel, noise
-    return task.kernel * (1.0 / size), noise / size
+        return kernel_times(self.task.rows, kernel, points, coefficients, executor=self.task.executor)
 
 
 def _gains(numerators: FloatArray, left: FloatArray, norms: FloatArray) -> FloatArray:

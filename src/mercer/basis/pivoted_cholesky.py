@@ -103,11 +103,11 @@ class _Residual:
     def __init__(self, task: Task, *, store: bool) -> None:
         n_rows = task.rows.n_rows
         self._task = task
+        self.weights = np.ones(n_rows) if task.weights is None else task.weights
         # d(x), shape (n,): zero for rows that are chosen, spanned or of weight zero
         self.diagonal = kernel_diagonal(task.rows, task.kernel, executor=task.executor)
         self._rounding = _ROUNDINGS * float(np.finfo(np.float64).eps) * float(np.max(self.diagonal, initial=0.0))
-        if task.weights is not None:
-            self.diagonal[task.weights <= 0] = 0.0
+        self.diagonal[self.weights <= 0] = 0.0
         self.index: IntArray = np.empty(0, dtype=np.intp)
         self._points: FloatArray = np.empty((0, task.rows.n_features))
         self._lower: FloatArray = np.empty((0, 0))
@@ -116,18 +116,12 @@ class _Residual:
     @property
     def total(self) -> float:
         """Σ ω d, what is left of the trace."""
-        return float(np.sum(self._weighted(self.diagonal)))
+        return float(np.sum(self.weights * self.diagonal))
 
     @property
     def any_left(self) -> bool:
         """Whether a row is left that the pivots do not span."""
         return bool(np.max(self.diagonal, initial=0.0) > self.lost())
-
-    @property
-    def probabilities(self) -> FloatArray:
-        """Weighted residuals as shares of their sum."""
-        weighted = self._weighted(self.diagonal)
-        return np.asarray(weighted / np.sum(weighted))
 
     def lost(self, more: int = 0) -> float:
         """What rounding may leave of a row that is spanned, after so many more pivots."""
@@ -143,7 +137,7 @@ class _Residual:
 
     def extend(self, new: IntArray, *, least: float = 0.0) -> None:
         """Make rows pivots, in their order, without those that are not needed to bring the total down to ``least``."""
-        rows, kernel, weights, executor = self._task.rows, self._task.kernel, self._task.weights, self._task.executor
+        rows, kernel, executor = self._task.rows, self._task.kernel, self._task.executor
         points, B, left = self.block(new)
         try:
             C = np.linalg.cholesky(left)
@@ -164,8 +158,8 @@ class _Residual:
             columns = self._factor[:, len(self.index) : len(everything)]
             squares = np.einsum("ij,ij->i", columns, columns)
         lowered = np.maximum(self.diagonal - squares, 0.0)
-        if least > 0 and np.sum(self._weighted(lowered)) <= least:
-            gains = column_squares(rows, kernel, everything, T, weights, executor=executor)
+        if least > 0 and np.sum(self.weights * lowered) <= least:
+            gains = column_squares(rows, kernel, everything, T, self._task.weights, executor=executor)
             needed = 1 + int(np.searchsorted(np.cumsum(gains), self.total - least))
             if needed < len(new):
                 self.extend(new[:needed])
@@ -174,9 +168,6 @@ class _Residual:
         self.index, self._points = np.concatenate([self.index, new]), everything
         lowered[new] = 0.0
         self.diagonal = np.where(lowered > self.lost(), lowered, 0.0)
-
-    def _weighted(self, diagonal: FloatArray) -> FloatArray:
-        return diagonal if self._task.weights is None else np.asarray(self._task.weights * diagonal)
 
 
 def _greedy_pivots(residual: _Residual) -> IntArray:
@@ -220,7 +211,8 @@ def _random_pivots(residual: _Residual, block: int, random_state: np.random.Rand
     A block is drawn in proportion to the residuals before it, and each of its rows is kept with the share that those
     kept before leave of its residual.
     """
-    proposed = random_state.choice(len(residual.diagonal), size=block, p=residual.probabilities)
+    weighted = residual.weights * residual.diagonal
+    proposed = random_state.choice(len(weighted), size=block, p=weighted / np.sum(weighted))
     draws = random_state.uniform(size=block)
     _, _, left = residual.block(proposed)
     before = np.diagonal(left).copy()

@@ -60,23 +60,6 @@ class Sequential(BasisStrategy):
 
     def choose(self, task: Task) -> Basis:
         """Keep at most ``n_basis`` rows."""
-        self._check_parameters()
-        rules = Rules(
-            noise=float(self.noise),
-            max_basis=task.n_basis,
-            novelty_tol=float(self.novelty_tol),
-            gain_tol=float(self.gain_tol) if self.selection == "supervised" else None,
-        )
-        shape = task.rows.n_features, task.targets.shape[1]
-        learner = SequentialLearner(task.kernel, rules, *shape)
-        seen = np.arange(task.rows.n_rows) if task.weights is None else np.flatnonzero(task.weights > 0)
-        learn_table(learner, ArrayTable(task.rows, task.targets, task.weights))
-        found, note = len(learner.points), ""
-        if found < task.n_basis:
-            note = f"{found} of {task.n_basis} points: no other row was new and useful enough."
-        return Basis(points=learner.points, index=seen[learner.recursion.births], note=note)
-
-    def _check_parameters(self) -> None:
         if not self.noise > 0:
             raise ValueError(f"noise must be above zero, got {self.noise!r}.")
         for name in ("novelty_tol", "gain_tol"):
@@ -84,3 +67,14 @@ class Sequential(BasisStrategy):
                 raise ValueError(f"{name} must be at least zero, got {getattr(self, name)!r}.")
         if self.selection not in {"supervised", "novelty"}:
             raise ValueError(f"selection must be 'supervised' or 'novelty', got {self.selection!r}.")
+        rules = Rules(
+            noise=float(self.noise),
+            max_basis=task.n_basis,
+            novelty_tol=float(self.novelty_tol),
+            gain_tol=float(self.gain_tol) if self.selection == "supervised" else None,
+        )
+        learner = SequentialLearner(task.kernel, rules, task.rows.n_features, task.targets.shape[1])
+        seen = np.arange(task.rows.n_rows) if task.weights is None else np.flatnonzero(task.weights > 0)
+        learn_table(learner, ArrayTable(task.rows, task.targets, task.weights))
+        note = task.note(len(learner.points), "no other row was new and useful enough")
+        return Basis(points=learner.points, index=seen[learner.recursion.births], note=note)

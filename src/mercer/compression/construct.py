@@ -9,8 +9,6 @@ a slot for each point of the expansion, as wide as its coefficients are large, i
 say which points are taken.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 from scipy.linalg import solve_triangular
 
@@ -27,24 +25,10 @@ _FALLBACK = 100  # points that are tried in its place where a search has found n
 _LEAST_DIAGONAL = 1e-150  # k(z, z) is zero at the origin of a linear kernel; its square must not vanish
 
 
-class Construction(NamedTuple):
-    """Vectors (m, d) in the order in which they came, and ρ² after each, (m,)."""
-
-    vectors: FloatArray
-    distances: FloatArray
-
-
 def universal_sampling(sizes: FloatArray, n_draws: int, rng: np.random.RandomState) -> IntArray:
     """Indices drawn in proportion to sizes, by equally spaced markers on a wheel that is spun once, in random order.
 
     An index comes up ⌊e⌋ or ⌈e⌉ times, where e is how often it is expected.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from mercer.compression.construct import universal_sampling
-    >>> sorted(universal_sampling(np.array([1.0, 0.0, 3.0]), 4, np.random.RandomState(0)))
-    [np.int64(0), np.int64(2), np.int64(2), np.int64(2)]
     """
     wheel = np.cumsum(sizes, dtype=np.float64)
     markers = (np.arange(n_draws) + rng.uniform()) * (wheel[-1] / n_draws)
@@ -63,97 +47,71 @@ def construct(
     max_iter: int,
     given: FloatArray | None = None,
     best_starts: bool = True,
-) -> Construction:
+) -> tuple[FloatArray, FloatArray]:
     """Build up to ``n_vectors`` vectors, after given ones; fewer where no vector is left that the others do not span.
 
     Each is searched for from ``n_starts`` points at once, by at most ``max_iter`` steps of iRprop⁺ with ``unit`` (d,)
     as a large step. The starts are the best points of a pool that is drawn in proportion to the coefficients or, if not
     ``best_starts``, the points as they are drawn. Cost: n·n_starts kernel values per step.
+
+    Returns the vectors (m, d) in the order in which they came, and ρ² after each (m,).
     """
     builder = _Builder(distance, n_vectors)
     for vector in np.empty((0, len(unit))) if given is None else given:
         builder.add(vector[np.newaxis])
-    pool = _Pool(distance, n_vectors, n_starts, rng, best=best_starts)
+    sizes = np.sqrt(np.sum(distance.products.coefficients**2, axis=1))
+    drawn = universal_sampling(sizes, max(n_starts * n_vectors, _POOL if best_starts else 0), rng)
+    pool = _Pool(distance, np.unique(drawn) if best_starts else drawn, n_vectors)
     while builder.size < n_vectors and builder.curve[-1] > _EXPLAINED * distance.start:
-        starts = pool.starts(builder)
+        if best_starts:
+            starts = pool.best(builder, n_starts)
+        else:
+            starts = pool.points.take(builder.size * n_starts + np.arange(n_starts), axis=0, mode="wrap")
         if max_iter > 0:
             found = irprop(builder.search, starts, unit=unit, max_iter=max_iter, tol=1e-3)
             starts = np.concatenate([found.parameters[np.argsort(found.errors)], starts])
         if not builder.add(starts) and not builder.add(pool.best(builder, _FALLBACK)):
             break
-    return Construction(builder.vectors[: builder.size].copy(), np.array(builder.curve[1:]))
-
-
-class GrowingFactor:
-    """K = LLᵀ of vectors that come one after the other, ``room`` at the most, and K⁻¹c for a right-hand side c."""
-
-    def __init__(self, room: int, n_outputs: int) -> None:
-        self._lower = np.zeros((room, room), order="F")
-        self._whitened = np.zeros((room, n_outputs))  # L⁻¹ c
-        self.size = 0
-
-    def add(self, column: FloatArray, diagonal: float, right: FloatArray) -> bool:
-        """Take in a vector, given k with those before, k(z, z) and its right-hand side; False if it is near-dependent.
-
-        Cost: m² operations.
-        """
-        m, lower = self.size, self._lower
-        row = solve_triangular(lower[:m, :m], column, lower=True) if m else np.empty(0)
-        pivot = diagonal - float(row @ row)
-        if not pivot > NEAR_DEPENDENT * diagonal:
-            return False
-        lower[m, :m], lower[m, m] = row, np.sqrt(pivot)
-        self._whitened[m] = (right - row @ self._whitened[:m]) / lower[m, m]
-        self.size = m + 1
-        return True
-
-    @property
-    def explained(self) -> float:
-        """cᵀK⁻¹c, summed over the columns: by this the vectors so far have lowered the distance."""
-        return float(np.sum(self._whitened[: self.size] ** 2))
-
-    def solution(self) -> FloatArray:
-        """K⁻¹c, shape (m, p)."""
-        m = self.size
-        return np.asarray(solve_triangular(self._lower[:m, :m], self._whitened[:m], lower=True, trans=1))
+    return builder.vectors[: builder.size].copy(), np.array(builder.curve[1:])
 
 
 class _Builder:
-    """The vectors so far, and what they leave of f."""
+    """The vectors so far, K = LLᵀ of them, the best coefficients K⁻¹c, and what they leave of f; c are values of f."""
 
     def __init__(self, distance: FeatureDistance, room: int) -> None:
-        self._distance, self._kernel = distance, distance.kernel
-        self._factor = GrowingFactor(room, distance.products.n_outputs)
-        self.vectors = np.empty((room, distance.points.shape[1]))
-        self.coefficients: FloatArray = np.empty((0, distance.products.n_outputs))
+        self._distance, self._kernel, n_outputs = distance, distance.kernel, distance.products.n_outputs
+        self.size, self.vectors = 0, np.empty((room, distance.points.shape[1]))
+        self._lower, self._whitened = np.zeros((room, room), order="F"), np.zeros((room, n_outputs))  # L, L⁻¹c
+        self.coefficients: FloatArray = np.empty((0, n_outputs))
         self.curve = [distance.start]  # ρ² before and after each vector
-
-    @property
-    def size(self) -> int:
-        return self._factor.size
 
     def add(self, candidates: FloatArray) -> bool:
         """Take in the first candidate that the vectors do not span; whether there is one."""
-        values = self._distance.products.values(candidates)
-        diagonal = self._kernel.diagonal(candidates)
-        columns = self._kernel(self.vectors[: self.size], candidates) if self.size else np.empty((0, len(candidates)))
+        m, L, whitened = self.size, self._lower, self._whitened
+        values, diagonal = self._distance.products.values(candidates), self._kernel.diagonal(candidates)
+        columns = self._kernel(self.vectors[:m], candidates) if m else np.empty((0, len(candidates)))
         for j, candidate in enumerate(candidates):
-            if self._factor.add(columns[:, j], float(diagonal[j]), values[j]):
-                self.vectors[self.size - 1] = candidate
-                self.coefficients = self._factor.solution()
-                distance = self._distance.start - self._distance.norm * self._factor.explained
-                self.curve.append(max(distance, 0.0))
-                return True
+            row = solve_triangular(L[:m, :m], columns[:, j], lower=True) if m else np.empty(0)
+            pivot = diagonal[j] - row @ row
+            if not pivot > NEAR_DEPENDENT * diagonal[j]:
+                continue
+            self.size, self.vectors[m] = m + 1, candidate
+            L[m, :m], L[m, m] = row, np.sqrt(pivot)
+            whitened[m] = (values[j] - row @ whitened[:m]) / L[m, m]
+            known = whitened[: m + 1]
+            self.coefficients = solve_triangular(L[: m + 1, : m + 1], known, lower=True, trans=1)
+            # cᵀK⁻¹c, summed over the outputs, is by how much the vectors have lowered the distance
+            self.curve.append(max(self._distance.start - self._distance.norm * float(np.sum(known**2)), 0.0))
+            return True
         return False
 
     def search(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
         """E of each row and its gradient."""
-        kernel, here = self._kernel, self._distance.products.at(z)
-        known = here.tile(self.vectors[: self.size])
+        kernel, here = self._kernel, self._distance.products.at(z, self.vectors[: self.size])
         diagonal = np.maximum(kernel.diagonal(z), _LEAST_DIAGONAL)[:, np.newaxis]
-        residual = here.values - known.values.T @ self.coefficients
+        residual = here.values - here.tile.T @ self.coefficients
         weights = -2.0 * residual / diagonal
-        gradient = here.gradient(weights) - known.gradient(self.coefficients @ weights.T)
+        gradient = here.gradient(weights, -self.coefficients @ weights.T)
         squares = np.sum(residual**2, axis=1, keepdims=True)
         if not isinstance(kernel, Stationary):  # k(z, z) varies
             gradient += 2.0 * kernel.points_gradient(z, z, np.diag((squares / diagonal**2)[:, 0]))
@@ -161,34 +119,19 @@ class _Builder:
 
 
 class _Pool:
-    """Points of the expansion from which searches start, drawn in proportion to their coefficients."""
+    """Points of the expansion from which searches start, and what is known of them."""
 
-    def __init__(
-        self, distance: FeatureDistance, n_vectors: int, n_starts: int, rng: np.random.RandomState, *, best: bool
-    ) -> None:
-        self._kernel, self._n_starts, self._is_sorted = distance.kernel, n_starts, best
-        sizes = np.sqrt(np.sum(distance.products.coefficients**2, axis=1))
-        drawn = universal_sampling(sizes, max(n_starts * n_vectors, _POOL if best else 0), rng)
-        if best:
-            drawn = np.unique(drawn)
-        self._points = distance.points[drawn]
+    def __init__(self, distance: FeatureDistance, drawn: IntArray, room: int) -> None:
+        self._kernel, self.points = distance.kernel, distance.points[drawn]
         self._values = distance.values[drawn] / distance.units
-        self._columns = np.empty((len(drawn), n_vectors))
-        self._known = 0
-
-    def starts(self, builder: _Builder) -> FloatArray:
-        """Where to search for the next vector, shape (n_starts, d)."""
-        if self._is_sorted:
-            return self.best(builder, self._n_starts)
-        first = builder.size * self._n_starts
-        return np.take(self._points, np.arange(first, first + self._n_starts), axis=0, mode="wrap")
+        self._columns, self._known = np.empty((len(drawn), room)), 0  # k with the vectors, of which so many are known
 
     def best(self, builder: _Builder, number: int) -> FloatArray:
         """Points where E is least, the best first."""
         new = builder.vectors[self._known : builder.size]
         if len(new):
-            self._columns[:, self._known : builder.size] = self._kernel(self._points, new)
+            self._columns[:, self._known : builder.size] = self._kernel(self.points, new)
             self._known = builder.size
         residual = self._values - self._columns[:, : self._known] @ builder.coefficients
-        errors = -np.sum(residual**2, axis=1) / np.maximum(self._kernel.diagonal(self._points), _LEAST_DIAGONAL)
-        return np.asarray(self._points[np.argsort(errors, kind="stable")[:number]])
+        errors = -np.sum(residual**2, axis=1) / np.maximum(self._kernel.diagonal(self.points), _LEAST_DIAGONAL)
+        return np.asarray(self.points[np.argsort(errors, kind="stable")[:number]])

@@ -31,6 +31,8 @@ the residuals are the coefficients of an expansion on the inputs, whose gradient
 Outputs count in units of their standard deviations on the inputs.
 """
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from typing import NamedTuple
 
@@ -64,6 +66,11 @@ class Evaluation(NamedTuple):
     by_coefficients: FloatArray = _NONE  # (m, p), where coefficients are not eliminated
     offset: FloatArray = _NONE  # (p,), a constant that is part of what is compared
 
+    def times(self, norm: float) -> Evaluation:
+        """From numbers in units of the norm; the distance is not below zero, where rounding may leave it."""
+        value, distance, gradient, inner = self.value, max(self.distance, 0.0), self.by_vectors, self.by_coefficients
+        return Evaluation(norm * value, norm * distance, self.coefficients, norm * gradient, norm * inner, self.offset)
+
 
 class Distance(ABC):
     """What a descent minimises over vectors (m, d)."""
@@ -93,19 +100,6 @@ class Distance(ABC):
         squares, least = float(np.vdot(start.coefficients, start.coefficients)), self.ridge(len(start.coefficients))
         return max(least, PENALTY * start.distance / self.norm / squares) if squares > 0 and self.norm > 0 else least
 
-    def _evaluation(
-        self,
-        value: float,
-        distance: float,
-        coefficients: FloatArray,
-        gradient: FloatArray = _NONE,
-        inner: FloatArray = _NONE,
-        offset: FloatArray = _NONE,
-    ) -> Evaluation:
-        """From numbers in units of the norm."""
-        norm, distance = self.norm, max(distance, 0.0)  # which rounding may leave below zero
-        return Evaluation(norm * value, norm * distance, coefficients, norm * gradient, norm * inner, offset)
-
 
 class FeatureDistance(Distance):
     """ρ² of an expansion and what is to replace it; outputs in units of their norms.
@@ -131,30 +125,29 @@ class FeatureDistance(Distance):
         self._count = float(np.sum(squares > 0))  # |f|² of an output in its own unit is 1, or 0
         self.norm = float(np.sum(squares)) / max(self._count, 1.0)
         self.start = self.norm * self._count  # the distance without any vector
-        self.products = InnerProducts(self.kernel, self.points, coefficients / self.units, executor=executor)
+        scaled, middle = coefficients / self.units, np.median(self.points, axis=0)
+        self.products = InnerProducts(self.kernel, self.points, scaled, shift=middle, executor=executor)
 
     def eliminated(self, vectors: FloatArray, ridge: float) -> Evaluation:
         """J and its gradient."""
-        here = self.products.at(vectors)
-        K = here.tile(vectors)
-        solved, value, distance = self._solve(K.values, here.values, ridge)
-        gradient = here.gradient(-2.0 * solved) + 2.0 * K.gradient(solved @ solved.T)
-        return self._evaluation(value, distance, solved, gradient)
+        here = self.products.at(vectors, vectors)
+        solved, value, distance = self._solve(here.tile, here.values, ridge)
+        gradient = here.gradient(-2.0 * solved, 2.0 * solved @ solved.T)
+        return Evaluation(value, distance, solved, gradient).times(self.norm)
 
     def joint(self, vectors: FloatArray, coefficients: FloatArray) -> Evaluation:
         """ρ² and its gradients."""
-        here = self.products.at(vectors)
-        K = here.tile(vectors)
-        gradient = here.gradient(-2.0 * coefficients) + 2.0 * K.gradient(coefficients @ coefficients.T)
-        fitted = K.values @ coefficients
+        here = self.products.at(vectors, vectors)
+        gradient = here.gradient(-2.0 * coefficients, 2.0 * coefficients @ coefficients.T)
+        fitted = here.tile @ coefficients
         value = self._count + float(np.vdot(coefficients, fitted - 2.0 * here.values))
-        return self._evaluation(value, value, coefficients, gradient, 2.0 * (fitted - here.values))
+        return Evaluation(value, value, coefficients, gradient, 2.0 * (fitted - here.values)).times(self.norm)
 
     def solve(self, vectors: FloatArray) -> Evaluation:
         """J alone."""
         K, c = self.kernel(vectors), self.products.values(vectors)
         solved, value, distance = self._solve(K, c, self.ridge(len(vectors)))
-        return self._evaluation(value, distance, solved)
+        return Evaluation(value, distance, solved).times(self.norm)
 
     def _solve(self, K: FloatArray, c: FloatArray, ridge: float) -> tuple[FloatArray, float, float]:
         """β = (K + δI)⁻¹c, J and ρ²."""
@@ -186,6 +179,7 @@ class DataDistance(Distance):
         self.units = output_units(np.std(values, axis=0) if offset else sizes, sizes)
         self.norm = float(np.mean(self.units**2))
         self._targets = np.asarray(values / self.units)
+        self._centre = np.mean(self._targets, axis=0) * offset
         self._table = ArrayTable(self._rows, labels=self._targets)
         self._diagonal = float(np.mean(kernel_diagonal(self._rows, self.kernel, executor=executor))) ** 2
 
@@ -195,36 +189,31 @@ class DataDistance(Distance):
         value, residuals = self._compare(vectors, coefficients, offset)
         gradient, _ = self._gradient(vectors, coefficients, residuals)
         penalised = value + used * float(np.vdot(coefficients, coefficients))
-        return self._evaluation(penalised, value, coefficients, gradient, offset=offset)
+        return Evaluation(penalised, value, coefficients, gradient, offset=offset).times(self.norm)
 
     def joint(self, vectors: FloatArray, coefficients: FloatArray) -> Evaluation:
         """The difference and its gradients; the offset is the best for these coefficients."""
-        offset = np.zeros(coefficients.shape[1])
-        value, residuals = self._compare(vectors, coefficients, offset)
-        if self._offset:
-            offset = np.mean(residuals, axis=0)
-            residuals -= offset
-            value = float(np.sum(np.mean(residuals**2, axis=0)))
+        _, residuals = self._compare(vectors, coefficients, np.zeros(coefficients.shape[1]))
+        offset = np.mean(residuals, axis=0) * self._offset
+        residuals -= offset
+        value = float(np.sum(np.mean(residuals**2, axis=0)))
         gradient, inner = self._gradient(vectors, coefficients, residuals)
-        return self._evaluation(value, value, coefficients, gradient, inner, offset)
+        return Evaluation(value, value, coefficients, gradient, inner, offset).times(self.norm)
 
     def solve(self, vectors: FloatArray) -> Evaluation:
         """J alone."""
         coefficients, offset, _ = self._solve(vectors, self.ridge(len(vectors)))
         value, _ = self._compare(vectors, coefficients, offset)
-        return self._evaluation(value, value, coefficients, offset=offset)
+        return Evaluation(value, value, coefficients, offset=offset).times(self.norm)
 
     def _solve(self, vectors: FloatArray, ridge: float) -> tuple[FloatArray, FloatArray, float]:
         """(ΦᵀΦ/N + δI)⁻¹ Φᵀy/N, of centred columns if there is an offset; the offset, and δ."""
         features = Features(self.kernel, vectors)
         sums = normal_statistics(self._table, features, executor=self.executor) * (1 / self._rows.n_rows)
-        gram, cross, means = sums.gram, sums.cross[:, :-1], sums.cross[:, -1]
-        if not self._offset:
-            coefficients, used = _solve_definite(gram, cross, ridge)
-            return coefficients, np.zeros(cross.shape[1]), used
-        middle = np.mean(self._targets, axis=0)
-        coefficients, used = _solve_definite(gram - np.outer(means, means), cross - np.outer(means, middle), ridge)
-        return coefficients, middle - means @ coefficients, used
+        means = sums.cross[:, -1] if self._offset else np.zeros(len(vectors))
+        gram, cross = sums.gram - np.outer(means, means), sums.cross[:, :-1] - np.outer(means, self._centre)
+        coefficients, used = _solve_definite(gram, cross, ridge)
+        return coefficients, self._centre - means @ coefficients, used
 
     def _compare(self, vectors: FloatArray, coefficients: FloatArray, offset: FloatArray) -> tuple[float, FloatArray]:
         residuals = self._targets - offset
@@ -235,8 +224,9 @@ class DataDistance(Distance):
         self, vectors: FloatArray, coefficients: FloatArray, residuals: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         by_value = residuals * (-2.0 / len(residuals))
-        here = InnerProducts(self.kernel, self.inputs, by_value, executor=self.executor, shift=self._middle).at(vectors)
-        return here.gradient(coefficients), here.values
+        products = InnerProducts(self.kernel, self.inputs, by_value, shift=self._middle, executor=self.executor)
+        here = products.at(vectors, vectors[:0])
+        return here.gradient(coefficients, here.tile), here.values
 
 
 def output_units(deviations: FloatArray, sizes: FloatArray) -> FloatArray:

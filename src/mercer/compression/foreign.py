@@ -14,7 +14,7 @@ a linear model on ``Nystroem``         ``normalization_.T @ coef_.T``           
 """
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from sklearn import linear_model as lm
@@ -34,17 +34,9 @@ from mercer.kernels.stationary import Stationary
 from mercer.model import KernelExpansion, Novelty, OneVsRest, Regression, read_outputs
 
 # Models that predict, or decide by, coef_·φ + intercept_. Those with a link function (PoissonRegressor) do not.
-REGRESSORS = (
-    lm.LinearRegression,
-    lm.Ridge,
-    lm.RidgeCV,
-    lm.BayesianRidge,
-    lm.HuberRegressor,
-    lm.SGDRegressor,
-    LinearSVR,
-)
-SPARSE_REGRESSORS = (lm.Lasso, lm.LassoCV, lm.ElasticNet, lm.ElasticNetCV)
-CLASSIFIERS = (
+_REGRESSORS = lm.LinearRegression, lm.Ridge, lm.RidgeCV, lm.BayesianRidge, lm.HuberRegressor, lm.SGDRegressor, LinearSVR
+_SPARSE = lm.Lasso, lm.LassoCV, lm.ElasticNet, lm.ElasticNetCV
+_CLASSIFIERS = (
     lm.LogisticRegression,
     lm.RidgeClassifier,
     lm.RidgeClassifierCV,
@@ -52,7 +44,7 @@ CLASSIFIERS = (
     lm.Perceptron,
     LinearSVC,
 )
-LINEAR_MODELS = (*REGRESSORS, *SPARSE_REGRESSORS, *CLASSIFIERS, lm.SGDOneClassSVM)
+LINEAR_MODELS = (*_REGRESSORS, *_SPARSE, *_CLASSIFIERS, lm.SGDOneClassSVM)
 
 
 def as_expansion(model: Any) -> KernelExpansion:
@@ -148,7 +140,7 @@ def _read_pipeline(pipeline: Pipeline) -> Reading:
                 "MinMaxScaler, MaxAbsScaler and RobustScaler, without clipping, can). Take the model behind it: "
                 f"as_expansion(pipeline[{start - len(pipeline.steps)}:])."
             )
-        reading = reading._replace(expansion=_fold(reading.expansion, affine, name=name))
+        reading = reading._replace(expansion=_fold(reading.expansion, *affine, name=name))
     return reading
 
 
@@ -190,7 +182,8 @@ def _read_nystroem(steps: list[Any]) -> Reading:
     for scaler in reversed(scalers):
         affine = affine_map(scaler)
         if affine is not None:  # wᵀ(aφ + c) = (aw)ᵀφ + wᵀc
-            weights, intercept = weights * affine.factor[:, np.newaxis], intercept + affine.shift @ weights
+            factor, shift = affine
+            weights, intercept = weights * factor[:, np.newaxis], intercept + shift @ weights
     coefficients = dense(features.normalization_).T @ weights
     parameters = dict(features.kernel_params or {})
     if isinstance(features.kernel, str):
@@ -216,20 +209,13 @@ def _read_nystroem(steps: list[Any]) -> Reading:
 # folded, as other points; sums and products of these with others cannot, as each would need points of its own.
 
 
-class Affine(NamedTuple):
-    """x' = factor · x + shift, feature by feature; both arrays (d,), no factor zero."""
-
-    factor: FloatArray
-    shift: FloatArray
-
-
 def _is_nothing(step: Any) -> bool:
     """Whether a step of a pipeline passes rows through."""
     return step is None or (isinstance(step, str) and step == "passthrough")
 
 
-def affine_map(step: Any) -> Affine | None:
-    """What a fitted scaler does to rows; None for any other step."""
+def affine_map(step: Any) -> tuple[FloatArray, FloatArray] | None:
+    """Factor and shift (d,) by which a fitted scaler makes factor · x + shift of rows; None for any other step."""
     kind = type(step)
     if kind not in (StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler):
         return None
@@ -237,27 +223,27 @@ def affine_map(step: Any) -> Affine | None:
     if getattr(step, "clip", False):  # not affine beyond the range seen
         return None
     if kind is MinMaxScaler:
-        return Affine(np.asarray(step.scale_, dtype=np.float64), np.asarray(step.min_, dtype=np.float64))
+        return np.asarray(step.scale_, dtype=np.float64), np.asarray(step.min_, dtype=np.float64)
     scale, centre = getattr(step, "scale_", None), getattr(step, "center_", None)  # None for 1, and for 0
     if kind is StandardScaler:  # which has a mean even if it does not subtract it
         centre = step.mean_ if step.with_mean else None
     scale = np.ones(step.n_features_in_) if scale is None else np.asarray(scale, dtype=np.float64)
     centre = np.zeros(step.n_features_in_) if centre is None else np.asarray(centre, dtype=np.float64)
-    return Affine(1.0 / scale, -centre / scale)
+    return 1.0 / scale, -centre / scale
 
 
-def _fold(expansion: KernelExpansion, affine: Affine, *, name: str) -> KernelExpansion:
+def _fold(expansion: KernelExpansion, factor: FloatArray, shift: FloatArray, *, name: str) -> KernelExpansion:
     """The expansion of the rows before the scaler, f(ax + b) as a function of x; ``name`` is the step's."""
-    kernel, rescaled = expansion.kernel, _rescaled(expansion.kernel, affine.factor)
+    kernel, rescaled = expansion.kernel, _rescaled(expansion.kernel, factor)
     if rescaled is not None:
-        return replace(expansion, kernel=rescaled, points=(expansion.points - affine.shift) / affine.factor)
+        return replace(expansion, kernel=rescaled, points=(expansion.points - shift) / factor)
     if type(kernel) is Linear:
         # Σ w_i A (ax + b)·z_i = Σ w_i A x·(a z_i) + A Σ w_i b·z_i
-        constants = kernel.amplitude * (expansion.points @ affine.shift) @ expansion.coefficients
-        points, intercept = expansion.points * affine.factor, expansion.intercept + constants
+        constants = kernel.amplitude * (expansion.points @ shift) @ expansion.coefficients
+        points, intercept = expansion.points * factor, expansion.intercept + constants
         return replace(expansion, points=points, intercept=intercept, variance=None)
-    if type(kernel) is Polynomial and not np.any(affine.shift):
-        return replace(expansion, points=expansion.points * affine.factor, variance=None)
+    if type(kernel) is Polynomial and not np.any(shift):
+        return replace(expansion, points=expansion.points * factor, variance=None)
     raise ValueError(
         f"the step {name!r} cannot be folded into the kernel {kernel!r}: only into stationary kernels, a linear "
         "kernel, and a polynomial one if the step does not shift the rows. Take the model behind it: "

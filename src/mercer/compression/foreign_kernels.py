@@ -108,15 +108,6 @@ def named_kernel(name: str, *, gamma: float, degree: float, coef0: float, owner:
     return KernelPlusConstant(Polynomial(int(degree), scale=float(gamma), offset=float(coef0)))
 
 
-def matrix_kernel(function: Any, *, owner: str) -> KernelPlusConstant:
-    """A function of two matrices, which may be a kernel object of scikit-learn or of ours."""
-    if isinstance(function, Kernel):
-        return KernelPlusConstant(function)
-    if isinstance(function, gp.Kernel):
-        return process_kernel(function, owner=owner)
-    return KernelPlusConstant(Function(function))
-
-
 def pairwise_kernel(kernel: Any, parameters: dict[str, Any], *, n_features: int, owner: str) -> KernelPlusConstant:
     """The kernel that ``pairwise_kernels`` computes for this metric and these parameters, where None means default."""
     if isinstance(kernel, gp.Kernel):
@@ -132,36 +123,33 @@ def pairwise_kernel(kernel: Any, parameters: dict[str, Any], *, n_features: int,
     return KernelPlusConstant(Function(partial(pairwise_kernels, metric=kernel, **allowed)))
 
 
-def process_kernel(kernel: gp.Kernel, *, owner: str) -> KernelPlusConstant:
-    """A kernel of ``sklearn.gaussian_process.kernels`` between rows and other rows.
+def process_kernel(kernel: Any, *, owner: str) -> KernelPlusConstant:
+    """A kernel of ``sklearn.gaussian_process.kernels`` between rows and other rows; or ours, or a function of matrices.
 
     Noise is no covariance between different rows: ``WhiteKernel`` is zero here. What has no counterpart among our
     kernels is kept as a function, without a gradient.
     """
-    known = _process_kernel(kernel, owner)
-    return KernelPlusConstant(Function(kernel)) if known is None else known
-
-
-def _process_kernel(kernel: gp.Kernel, owner: str) -> KernelPlusConstant | None:  # noqa: PLR0911  a table
+    if isinstance(kernel, Kernel):
+        return KernelPlusConstant(kernel)
     # By exact type, not isinstance: a user's subclass may compute something else.
-    kind = type(kernel)
+    kind, known = type(kernel), None
     if kind in (gp.Sum, gp.Product):
         left, right = process_kernel(kernel.k1, owner=owner), process_kernel(kernel.k2, owner=owner)
-        return left + right if kind is gp.Sum else left * right
-    if kind is gp.Exponentiation:
-        return process_kernel(kernel.kernel, owner=owner).power(float(kernel.exponent))
-    if kind is gp.WhiteKernel:
-        return KernelPlusConstant(None)
-    if kind is gp.ConstantKernel:
-        return KernelPlusConstant(None, float(kernel.constant_value))
-    if kind is gp.DotProduct:
-        return KernelPlusConstant(Linear(), float(kernel.sigma_0) ** 2)
-    if kind is gp.RBF or (kind is gp.Matern and kernel.nu == np.inf):
-        return KernelPlusConstant(Gaussian(_plain(kernel.length_scale)))
-    if kind is gp.Matern and kernel.nu in (0.5, 1.5, 2.5):
-        return KernelPlusConstant(Matern(_plain(kernel.length_scale), nu=float(kernel.nu)))
-    if kind is gp.PairwiseKernel and isinstance(kernel.metric, str):
+        known = left + right if kind is gp.Sum else left * right
+    elif kind is gp.Exponentiation:
+        known = process_kernel(kernel.kernel, owner=owner).power(float(kernel.exponent))
+    elif kind is gp.WhiteKernel:
+        known = KernelPlusConstant(None)
+    elif kind is gp.ConstantKernel:
+        known = KernelPlusConstant(None, float(kernel.constant_value))
+    elif kind is gp.DotProduct:
+        known = KernelPlusConstant(Linear(), float(kernel.sigma_0) ** 2)
+    elif kind is gp.RBF or (kind is gp.Matern and kernel.nu == np.inf):
+        known = KernelPlusConstant(Gaussian(_plain(kernel.length_scale)))
+    elif kind is gp.Matern and kernel.nu in (0.5, 1.5, 2.5):
+        known = KernelPlusConstant(Matern(_plain(kernel.length_scale), nu=float(kernel.nu)))
+    elif kind is gp.PairwiseKernel and isinstance(kernel.metric, str):
         options = kernel.pairwise_kernels_kwargs or {}
         degree, coef0 = options.get("degree", 3), options.get("coef0", 1)
-        return named_kernel(kernel.metric, gamma=float(kernel.gamma), degree=degree, coef0=coef0, owner=owner)
-    return None
+        known = named_kernel(kernel.metric, gamma=float(kernel.gamma), degree=degree, coef0=coef0, owner=owner)
+    return known or KernelPlusConstant(Function(kernel))

@@ -12,13 +12,7 @@ from sklearn.svm import SVC, SVR, NuSVC, NuSVR, OneClassSVM
 
 from mercer._typing import FloatArray, IntArray
 from mercer._validation import check_is_fitted
-from mercer.compression.foreign_kernels import (
-    KernelPlusConstant,
-    matrix_kernel,
-    named_kernel,
-    pairwise_kernel,
-    process_kernel,
-)
+from mercer.compression.foreign_kernels import KernelPlusConstant, named_kernel, pairwise_kernel, process_kernel
 from mercer.kernels import Linear
 from mercer.model import KernelExpansion, Novelty, OneVsOne, OneVsRest, Outputs, Regression
 
@@ -55,7 +49,7 @@ def _read_machine(model: Any) -> Reading:
     else:
         # With a function as kernel the machine keeps its training rows, and of the support vectors their numbers only.
         points = model._BaseLibSVM__Xfit[model.support_]
-        kernel = matrix_kernel(model.kernel, owner=owner)
+        kernel = process_kernel(model.kernel, owner=owner)
     if kernel is None:
         raise ValueError(f"{owner} has kernel={model.kernel!r}, which is not known here.")
     coefficients = dense(model.dual_coef_).T

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -33,38 +33,34 @@ _FEW_OUTPUTS = 3
 _ONE_TILE = 1 << 17
 
 
+class AtVectors(NamedTuple):
+    """An expansion f, and its kernel with some rows x, at some vectors z."""
+
+    values: FloatArray  # f(z_j), shape (m, p)
+    tile: FloatArray  # k(x_i, z_j), shape (q, m)
+    # From weights u (m, p) and w (q, m) to Σ_o u_jo ∂f_o(z_j) + Σ_i w_ij ∂k(x_i, z_j), shape (m, d)
+    gradient: Callable[[FloatArray, FloatArray], FloatArray]
+
+
 class InnerProducts:
     """f(z) = Σ a_i k(x_i, z) as a function of few z: points (n, d), coefficients (n, p), and a middle of the points."""
 
     def __init__(
-        self,
-        kernel: Kernel,
-        points: FloatArray,
-        coefficients: FloatArray,
-        *,
-        executor: Executor,
-        shift: FloatArray | None = None,
+        self, kernel: Kernel, points: FloatArray, coefficients: FloatArray, *, shift: FloatArray, executor: Executor
     ) -> None:
         self.kernel, self.points, self.coefficients = kernel, points, coefficients
         self.n_outputs = int(coefficients.shape[1])
-        self._executor, self._rows = executor, ArrayRows(points, checked=True)
-        self.stationary: Stationary | None = None
-        right = coefficients
+        self._shift, self._executor, self._rows = shift, executor, ArrayRows(points, checked=True)
+        self._stationary: Stationary | None = None
+        targets = coefficients
         if isinstance(kernel, Stationary) and self.n_outputs <= _FEW_OUTPUTS:
             kernel.check(points.shape[1])
-            self.stationary = kernel.for_dimension(points.shape[1])
-            self.shift = np.median(points, axis=0) if shift is None else shift
-            right = self._weighted_points()
-        self._table = ArrayTable(self._rows, labels=right)
+            self._stationary = kernel.for_dimension(points.shape[1])
+            # [a_1 x̃, a_1, a_2 x̃, a_2, …], shape (n, p(d+1)): as large as the points, once per output
+            shifted = np.hstack([points - shift, np.ones((len(points), 1))])
+            targets = (coefficients[:, :, np.newaxis] * shifted[:, np.newaxis]).reshape(len(points), -1)
+        self._table = ArrayTable(self._rows, labels=targets)
         self._whole = next(self._table.tiles(len(points)))
-
-    def _weighted_points(self) -> FloatArray:
-        """[a_1 x̃, a_1, a_2 x̃, a_2, …], shape (n, p(d+1)): as large as the points, once per output."""
-        n, d = self.points.shape
-        right = np.empty((n, self.n_outputs, d + 1))
-        np.multiply(self.coefficients[:, :, np.newaxis], (self.points - self.shift)[:, np.newaxis], out=right[..., :d])
-        right[..., d] = self.coefficients
-        return right.reshape(n, -1)
 
     def values(self, vectors: FloatArray) -> FloatArray:
         """f(z_j), shape (m, p)."""
@@ -72,66 +68,39 @@ class InnerProducts:
             return np.asarray(self.kernel.bind(vectors).tile(self._whole.rows).T @ self.coefficients)
         return transposed_times(self._rows, self.kernel, vectors, self.coefficients, executor=self._executor)
 
-    def reduce(self, work: Pass[FloatArray, FloatArray]) -> FloatArray:
-        """Sum over the points, with what ``work`` needs of them as targets."""
+    def at(self, vectors: FloatArray, rows: FloatArray) -> AtVectors:
+        """f, k(rows, ·) and their gradients at the same vectors."""
+        if self._stationary is not None:
+            return self._at_once(self._stationary, vectors, rows)
+        kernel = self.kernel
+
+        def gradient(u: FloatArray, w: FloatArray) -> FloatArray:
+            return self._sum(_Contraction(kernel, vectors, u)) + kernel.points_gradient(rows, vectors, w)
+
+        return AtVectors(self.values(vectors), kernel(rows, vectors), gradient)
+
+    def _at_once(self, kernel: Stationary, vectors: FloatArray, rows: FloatArray) -> AtVectors:
+        """With all gradients of f from the pass that gives its values."""
+        work = _SlopesPass(kernel, vectors, self.n_outputs)
+        total, (tile, slopes) = self._sum(work), work.tiles(rows)
+        d, middle, inverse_square = vectors.shape[1], np.mean(vectors, axis=0), work.bound[0].inverse_scale ** 2
+        pulled = total[..., :d] - total[..., d : d + 1] * (vectors - self._shift)[:, np.newaxis]
+        gradients = pulled * inverse_square  # ∂f_o(z_j), (m, p, d)
+
+        def gradient(u: FloatArray, w: FloatArray) -> FloatArray:
+            pulls = slopes * w
+            pulled = pulls.T @ (rows - middle) - np.sum(pulls, axis=0)[:, np.newaxis] * (vectors - middle)
+            return np.asarray(np.einsum("jo,jod->jd", u, gradients) + pulled * inverse_square)
+
+        return AtVectors(total[..., d + 1], tile, gradient)
+
+    def _sum(self, work: Pass[FloatArray, FloatArray]) -> FloatArray:
+        """Over the points."""
         if len(self.points) * work.width > _ONE_TILE:
             return self._executor.reduce(work, self._table)
         total = work.start()
         work.add(total, self._whole)
         return total
-
-    def at(self, vectors: FloatArray) -> AtVectors:
-        """All that is wanted at the same vectors."""
-        return AtVectors(self, vectors) if self.stationary is None else _AllGradients(self, vectors, self.stationary)
-
-
-class SmallTile(NamedTuple):
-    """k between few rows and the vectors."""
-
-    values: FloatArray  # (q, m)
-    gradient: Callable[[FloatArray], FloatArray]  # from weights (q, m) to Σ_i w_ij ∂k(x_i, z_j), shape (m, d)
-
-
-class AtVectors:
-    """An expansion and its kernel at some vectors z."""
-
-    values: FloatArray  # f(z_j), shape (m, p)
-
-    def __init__(self, products: InnerProducts, vectors: FloatArray) -> None:
-        self._products, self._vectors = products, vectors
-        self.values = products.values(vectors)
-
-    def gradient(self, weights: FloatArray) -> FloatArray:
-        """Σ_o w_jo ∂f_o(z_j), shape (m, d), for weights (m, p)."""
-        return self._products.reduce(_Contraction(self._products.kernel, self._vectors, weights))
-
-    def tile(self, rows: FloatArray) -> SmallTile:
-        """The kernel between some rows and the vectors."""
-        kernel, vectors = self._products.kernel, self._vectors
-        return SmallTile(kernel(rows, vectors), partial(kernel.points_gradient, rows, vectors))
-
-
-class _AllGradients(AtVectors):
-    """The same for a stationary kernel and few outputs: all gradients come with the values, in one pass."""
-
-    def __init__(self, products: InnerProducts, vectors: FloatArray, kernel: Stationary) -> None:
-        work = self._work = _SlopesPass(kernel, vectors, products.n_outputs)
-        d, self._vectors = vectors.shape[1], vectors
-        total = products.reduce(work)
-        pulled = total[..., :d] - total[..., d : d + 1] * (vectors - products.shift)[:, np.newaxis]
-        self.values, self._gradients = total[..., d + 1], pulled * work.inverse_square
-
-    def gradient(self, weights: FloatArray) -> FloatArray:
-        return np.asarray(np.einsum("jo,jod->jd", weights, self._gradients))
-
-    def tile(self, rows: FloatArray) -> SmallTile:
-        values, by_exponent = self._work.tiles(rows)
-        return SmallTile(values, partial(self._pull, rows, by_exponent))
-
-    def _pull(self, rows: FloatArray, by_exponent: FloatArray, weights: FloatArray) -> FloatArray:
-        pulls, middle = by_exponent * weights, np.mean(self._vectors, axis=0)
-        pulled = pulls.T @ (rows - middle) - np.sum(pulls, axis=0)[:, np.newaxis] * (self._vectors - middle)
-        return np.asarray(pulled * self._work.inverse_square)
 
 
 @dataclass(frozen=True)
@@ -171,28 +140,22 @@ class _SlopesPass(Pass[FloatArray, FloatArray]):
         return 2 * len(self.vectors) + self.n_outputs * (int(self.vectors.shape[1]) + 1)
 
     def prepare(self) -> None:
-        _ = self._bound
+        _ = self.bound
 
     @cached_property
-    def _bound(self) -> tuple[StationarySection, Profile, Profile | None]:
-        """The kernel at the vectors, its slope and, unless it is its own slope, its value."""
+    def bound(self) -> tuple[StationarySection, Profile, Profile]:
+        """The kernel at the vectors, its slope and its value."""
         dtype = np.dtype(np.float64)
-        value = self.kernel.profile(dtype)
         section = StationarySection(self.kernel, self.vectors, dtype)
-        return (section, value, None) if self.kernel.own_slope else (section, self.kernel.slope(dtype), value)
-
-    @property
-    def inverse_square(self) -> FloatArray:
-        """1/ℓ² of each feature."""
-        return np.asarray(self._bound[0].inverse_scale ** 2)
+        return section, self.kernel.slope(dtype), self.kernel.profile(dtype)
 
     def tiles(self, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Values and slopes of the kernel between rows and vectors, from the same exponents."""
-        section, slope, value = self._bound
+        section, slope, value = self.bound
         values = section.exponents(rows)
-        slopes = values if value is None else values.copy()
+        slopes = values if self.kernel.own_slope else values.copy()
         slope(slopes)
-        if value is not None:
+        if slopes is not values:
             value(values)
         return values, slopes
 
@@ -202,8 +165,8 @@ class _SlopesPass(Pass[FloatArray, FloatArray]):
 
     def add(self, state: FloatArray, tile: Tile) -> None:
         (m, d), p = self.vectors.shape, self.n_outputs
-        values, by_exponent = self.tiles(tile.rows)
-        pulled = (by_exponent.T @ tile.targets).reshape(m, p, d + 1)
+        values, slopes = self.tiles(tile.rows)
+        pulled = (slopes.T @ tile.targets).reshape(m, p, d + 1)
         state[..., : d + 1] += pulled
         coefficients = tile.targets.reshape(-1, p, d + 1)[..., d]
-        state[..., d + 1] += pulled[..., d] if values is by_exponent else values.T @ coefficients
+        state[..., d + 1] += pulled[..., d] if values is slopes else values.T @ coefficients

@@ -56,62 +56,30 @@ def irprop(
     All problems that still move are evaluated together, once per step. ``unit``, of a shape that goes with (s, q), is
     what counts as a large step of each parameter: the first ones are 0.0125 of it, none is larger than it. A problem
     ends if ``patience`` steps have together gained less than the share ``tol`` of its error.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from mercer.compression.irprop import irprop
-    >>> def function(x):
-    ...     return np.sum((x - 1) ** 2, axis=1), 2 * (x - 1)
-    >>> irprop(function, np.array([[0.0, 3.0], [1.5, 0.7]]), max_iter=200).parameters.round(3)
-    array([[1., 1.],
-           [1., 1.]])
     """
-    start = np.array(start, dtype=np.float64)
-    best, errors = start.copy(), np.full(len(start), np.inf)
-    state = _State(start, np.array(np.broadcast_to(np.asarray(unit, dtype=np.float64), start.shape)))
-    marks = errors.copy()  # the best error when patience was last tried
-    iteration = 0
+    x = np.array(start, dtype=np.float64)
+    steps = FIRST * np.broadcast_to(np.asarray(unit, dtype=np.float64), x.shape)
+    values, gradients, moves = np.full(len(x), np.inf), np.zeros_like(x), np.zeros_like(x)
+    best, errors = x.copy(), values.copy()
+    marks = values.copy()  # the best error when patience was last tried
+    moving, iteration = np.full(len(x), fill_value=True), 0
     for iteration in range(1, max_iter + 1):
-        values, gradients = function(state.x)
-        gradients = np.where(np.isfinite(gradients), gradients, 0.0)  # where a kernel overflows, nothing moves
-        better = values < errors[state.problems]
-        improved = state.problems[better]
-        best[improved], errors[improved] = state.x[better], values[better]
+        values_before, gradients_before = values.copy(), gradients.copy()
+        values[moving], found = function(x[moving])
+        gradients[moving] = np.where(np.isfinite(found), found, 0.0)  # where a kernel overflows, nothing moves
+        better = values < errors
+        best[better], errors[better] = x[better], values[better]
         if iteration % patience == 0:
-            here = errors[state.problems]
-            moving = ~(marks[state.problems] - here <= tol * np.abs(here))  # inf - inf counts as moving
-            marks[state.problems] = here
+            moving = ~(marks - errors <= tol * np.abs(errors))  # inf - inf counts as moving
             if not np.any(moving):
                 break
-            state.keep(moving)
-            values, gradients = values[moving], gradients[moving]
-        state.move(values, gradients)
-    return Descent(best, errors, iteration)
-
-
-class _State:
-    """Parameters, steps and memories of the problems that still move."""
-
-    def __init__(self, x: FloatArray, unit: FloatArray) -> None:
-        self.x, self.problems = x, np.arange(len(x))
-        self._largest, self._steps, self._least = LARGEST * unit, FIRST * unit, LEAST * unit
-        self._moves, self._gradients = np.zeros_like(x), np.zeros_like(x)
-        self._values = np.full(len(x), np.inf)
-
-    def keep(self, moving: FloatArray) -> None:
-        """Forget the other problems."""
-        for name, value in vars(self).items():
-            setattr(self, name, value[moving])
-
-    def move(self, values: FloatArray, gradients: FloatArray) -> None:
-        """One step of all problems."""
-        agreement = gradients * self._gradients
+            marks, gradients[~moving] = errors.copy(), 0.0  # without a gradient a problem stays where it is
+        agreement = gradients * gradients_before
         same, turned = agreement > 0, agreement < 0
-        np.minimum(self._steps * GROW, self._largest, out=self._steps, where=same)
-        np.maximum(self._steps * SHRINK, self._least, out=self._steps, where=turned)
-        worse = (values > self._values)[:, np.newaxis]
-        moves = np.where(turned, np.where(worse, -self._moves, 0.0), -np.sign(gradients) * self._steps)
-        self.x = self.x + moves
-        self._moves, self._values = moves, values
-        self._gradients = np.where(turned, 0.0, gradients)
+        np.minimum(steps * GROW, LARGEST * unit, out=steps, where=same)
+        np.maximum(steps * SHRINK, LEAST * unit, out=steps, where=turned)
+        worse = (values > values_before)[:, np.newaxis]
+        moves = np.where(turned, np.where(worse, -moves, 0.0), -np.sign(gradients) * steps)
+        x += moves
+        gradients[turned] = 0.0
+    return Descent(best, errors, iteration)

@@ -154,10 +154,6 @@ def _compress_pipeline(pipeline: Pipeline, inputs: Any, options: dict[str, Any])
     return CompressedPipeline([*before, (name, small)], **others)
 
 
-def _of_last_step(name: str) -> Any:
-    return property(lambda pipeline: getattr(pipeline.steps[-1][1], name), doc=f"``{name}`` of the last step.")
-
-
 class CompressedPipeline(Pipeline):
     """A pipeline that ends in a compressed model, and can be exported as one.
 
@@ -198,7 +194,7 @@ class CompressedPipeline(Pipeline):
         except (TypeError, ValueError) as error:  # as properties are missing: hasattr is False, the reason is told
             raise AttributeError(str(error)) from error
 
-    outputs_ = _of_last_step("outputs_")
-    decision_rule_ = _of_last_step("decision_rule_")
-    distances_ = _of_last_step("distances_")
-    relative_distance_ = _of_last_step("relative_distance_")
+    outputs_ = property(lambda self: self.steps[-1][1].outputs_)
+    decision_rule_ = property(lambda self: self.steps[-1][1].decision_rule_)
+    distances_ = property(lambda self: self.steps[-1][1].distances_)
+    relative_distance_ = property(lambda self: self.steps[-1][1].relative_distance_)

@@ -4,6 +4,7 @@
 apply to them as to any estimator, and of the large model nothing but its parameters remains.
 """
 
+from copy import copy
 from dataclasses import field
 from typing import Any, ClassVar, Self
 
@@ -61,13 +62,8 @@ class CompressedModel(BaseEstimator):
     def check_stored(self) -> None:
         """Refuse outputs and features that are not those of the expansion."""
         need(self.estimator is None or hasattr(self.estimator, "fit"), "estimator is none.")
-        check_estimator(
-            self,
-            n_outputs=self.expansion_.coefficients.shape[1],
-            n_features=self.expansion_.points.shape[1],
-            flat=getattr(self, "_flat", False),
-            rule=getattr(self, "decision_rule_", None),
-        )
+        (_, n_features), n_outputs = self.expansion_.points.shape, self.expansion_.coefficients.shape[1]
+        check_estimator(self, n_outputs=n_outputs, n_features=n_features)
 
     def fit(self, X: Any, y: Any = None, **fit_params: Any) -> Self:
         """Fit a copy of the estimator to X and y, with ``fit_params``, and compress it."""
@@ -101,6 +97,8 @@ class CompressedModel(BaseEstimator):
     def _check_options(self) -> None:
         """Refuse parameters that are out of range, before a large model is fitted or read."""
         self._validate_params()
+        if self.n_vectors is True:  # bool is a subclass of int
+            raise ValueError("n_vectors must be a whole number of at least 1, got True.")
         if self.n_vectors is None and self.tol is None:
             raise ValueError("n_vectors or tol must be given: how many vectors, or how close they must come.")
 
@@ -108,23 +106,19 @@ class CompressedModel(BaseEstimator):
         """Become the compressed version of a fitted model, as it was read."""
         if reading.outputs.kind != self._kind:
             raise TypeError(f"{type(self).__name__} is for a {_WORDS[self._kind]}, got {model!r}.")
-        new = clone(self)._remember(model, reading)
+        new = copy(self)  # what fails leaves no traces
+        new.__dict__.pop("feature_names_in_", None)
+        new.n_features_in_ = reading.expansion.points.shape[1]
+        if hasattr(model, "feature_names_in_"):
+            new.feature_names_in_ = model.feature_names_in_
         if inputs is not None:
             inputs = check_table(new, inputs.toarray() if issparse(inputs) else inputs, reset=False)
         options = {name: value for name, value in self.get_params(deep=False).items() if name != "estimator"}
         reduction = reduce_expansion(reading.expansion, inputs=inputs, **options)
-        self.__dict__.pop("feature_names_in_", None)
-        self._remember(model, reading)
-        self.expansion_ = reduction.expansion
-        self.distances_, self.differences_ = reduction.distances, reduction.differences
-        self.relative_distance_ = reduction.relative_distance
-        return self
-
-    def _remember(self, model: Any, reading: Reading) -> Self:
-        self.n_features_in_ = reading.expansion.points.shape[1]
-        if hasattr(model, "feature_names_in_"):
-            self.feature_names_in_ = model.feature_names_in_
-        self._adopt_outputs(reading.outputs)
+        new._adopt_outputs(reading.outputs)
+        new.expansion_, new.relative_distance_ = reduction.expansion, reduction.relative_distance
+        new.distances_, new.differences_ = reduction.distances, reduction.differences
+        self.__dict__ = new.__dict__
         return self
 
     def _adopt_outputs(self, outputs: Any) -> None:

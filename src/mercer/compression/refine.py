@@ -9,8 +9,6 @@ optimiser   coefficients                          method
 ==========  ====================================  =====================================
 """
 
-from typing import NamedTuple
-
 import numpy as np
 from scipy.optimize import OptimizeResult, minimize
 
@@ -18,19 +16,24 @@ from mercer._typing import FloatArray
 from mercer.compression.distance import Distance, Evaluation
 from mercer.compression.irprop import irprop
 
-OPTIMISERS = ("lbfgs", "irprop", "joint")
 _MEMORY = 20  # pairs of steps and gradients that L-BFGS keeps
 _ROUNDING = 1e-13  # share of |f|² at which a distance is nothing but rounding
 _PATIENCE = 20  # steps over which a gain is judged: single ones may be short
 
 
-class Refinement(NamedTuple):
-    """Where the descent ended."""
+class Refinement:
+    """The vectors (m, d) of the least distance so far, and how they were reached."""
 
-    vectors: FloatArray  # (m, d)
-    evaluation: Evaluation  # there
-    distances: FloatArray  # after each step that lowered the distance; the start is not among them
-    n_iter: int
+    def __init__(self, distance: Distance, vectors: FloatArray) -> None:
+        self.distance, self.vectors, self.evaluation = distance, vectors, distance.solve(vectors)
+        self.distances: list[float] = []  # after each step that lowered the distance; the start is not among them
+        self.n_iter = 0
+
+    def look(self, vectors: FloatArray, evaluation: Evaluation) -> None:
+        """Accept vectors if they are closer."""
+        if evaluation.distance < self.evaluation.distance:
+            self.vectors, self.evaluation = vectors.copy(), evaluation
+            self.distances.append(evaluation.distance)
 
 
 def refine(
@@ -40,31 +43,18 @@ def refine(
 
     It ends when 20 steps have together gained less than the share ``tol`` of what is minimised.
     """
-    record = _Record(distance, vectors)
-    n_iter = 0
+    record, settled = Refinement(distance, vectors), False
     if max_iter > 0 and record.evaluation.distance > _ROUNDING * distance.norm:
-        n_iter, settled = _lbfgs(record, unit, max_iter, tol) if optimiser == "lbfgs" else (0, False)
-        if not settled and n_iter < max_iter:  # line searches fail at kinks of rough kernels, signs of slopes do not
-            n_iter += _irprop(record, unit, max_iter - n_iter, tol, joint=optimiser == "joint")
-    return Refinement(record.vectors, record.evaluation, np.array(record.curve), n_iter)
+        if optimiser == "lbfgs":
+            settled = _lbfgs(record, unit, max_iter, tol)
+        # Line searches fail at kinks of rough kernels, signs of slopes do not.
+        if not settled and record.n_iter < max_iter:
+            _irprop(record, unit, max_iter - record.n_iter, tol, joint=optimiser == "joint")
+    return record
 
 
-class _Record:
-    """The least distance so far, and how it was reached."""
-
-    def __init__(self, distance: Distance, vectors: FloatArray) -> None:
-        self.distance, self.vectors, self.evaluation = distance, vectors, distance.solve(vectors)
-        self.curve: list[float] = []
-
-    def look(self, vectors: FloatArray, evaluation: Evaluation) -> None:
-        """Accept vectors if they are closer."""
-        if evaluation.distance < self.evaluation.distance:
-            self.vectors, self.evaluation = vectors.copy(), evaluation
-            self.curve.append(evaluation.distance)
-
-
-def _lbfgs(record: _Record, unit: FloatArray, max_iter: int, tol: float) -> tuple[int, bool]:
-    """Number of steps, and whether the distance had settled when they ended."""
+def _lbfgs(record: Refinement, unit: FloatArray, max_iter: int, tol: float) -> bool:
+    """Whether the distance had settled when the steps ended."""
     distance, shape, ridge = record.distance, record.vectors.shape, record.distance.penalty(record.evaluation)
     first = max(record.evaluation.value, np.finfo(np.float64).tiny)
     last: tuple[bytes, FloatArray, Evaluation] = b"", record.vectors, record.evaluation
@@ -92,11 +82,12 @@ def _lbfgs(record: _Record, unit: FloatArray, max_iter: int, tol: float) -> tupl
     options = {"maxiter": max_iter, "maxcor": _MEMORY, "ftol": 0.0, "gtol": 0.0, "maxfun": 2 * max_iter + 20}
     start = (record.vectors / unit).ravel()
     found = minimize(function, start, jac=True, method="L-BFGS-B", callback=callback, options=options)
-    return int(found.nit), settled
+    record.n_iter = int(found.nit)
+    return settled
 
 
-def _irprop(record: _Record, unit: FloatArray, max_iter: int, tol: float, *, joint: bool) -> int:
-    """Number of steps; ``joint`` moves coefficients, in units of their sizes, along with the vectors."""
+def _irprop(record: Refinement, unit: FloatArray, max_iter: int, tol: float, *, joint: bool) -> None:
+    """``joint`` moves coefficients, in units of their sizes, along with the vectors."""
     distance, shape, coefficients = record.distance, record.vectors.shape, record.evaluation.coefficients
     ridge, start, units = distance.penalty(record.evaluation), record.vectors.ravel(), np.tile(unit, shape[0])
     if joint:
@@ -116,6 +107,6 @@ def _irprop(record: _Record, unit: FloatArray, max_iter: int, tol: float, *, joi
         return np.array([evaluation.value]), gradient[np.newaxis]
 
     found = irprop(function, start[np.newaxis], unit=units, max_iter=max_iter, tol=tol, patience=_PATIENCE)
+    record.n_iter += found.n_iter
     if joint:  # coefficients that were moved along are not yet the best ones
         record.look(record.vectors, distance.solve(record.vectors))
-    return found.n_iter

@@ -4,7 +4,6 @@ Where rows are (``table``), who computes (``executors``) and what is computed (p
 ``products`` and others) are independent of each other.
 """
 
-from mercer.engine.blocks import BlockTable, Spans
 from mercer.engine.conditional import ConditionalStatistics, conditional_statistics
 from mercer.engine.executors.sequence import Sequence
 from mercer.engine.executors.threads import Threads, blas_threads
@@ -38,14 +37,12 @@ from mercer.engine.table import (
     SparseRows,
     Table,
     as_rows,
-    as_table,
 )
 
 __all__ = [
     "ArrayRows",
     "ArrayTable",
     "Block",
-    "BlockTable",
     "Coding",
     "ConditionalStatistics",
     "Evaluation",
@@ -60,7 +57,6 @@ __all__ = [
     "Sequence",
     "SequentialLearner",
     "SomeRows",
-    "Spans",
     "SparseGram",
     "SparseKernel",
     "SparseRows",
@@ -68,7 +64,6 @@ __all__ = [
     "Threads",
     "Tile",
     "as_rows",
-    "as_table",
     "available_memory",
     "blas_threads",
     "column_squares",

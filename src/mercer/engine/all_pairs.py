@@ -25,20 +25,17 @@ class AllPairs:
     def __init__(self, points: FloatArray) -> None:
         n_points, n_features = points.shape
         self._points = points
-        self._centre = np.mean(points, axis=0) if n_points else np.zeros(n_features)
+        self._centre = np.mean(points, axis=0)
         centred = points - self._centre
         squares = np.einsum("ij,ij->i", centred, centred)
         self._folded = np.empty((n_points, n_features + 1), dtype=np.float32)
         self._folded[:, :-1], self._folded[:, -1] = centred, -0.5 * squares
         # Rows farther from the centre than the farthest point by more than 1 have no neighbours.
-        self._far = float(np.sqrt(np.max(squares, initial=0.0))) + 1.5
+        self._far = float(np.sqrt(np.max(squares))) + 1.5
         # Entries are rounded, and d + 1 sums, of numbers that are together at most |x||z| + |z|²/2.
         self._error = (n_features + 4) * float(np.finfo(np.float32).eps) * 1.5 * self._far**2
-
-    @property
-    def is_sharp(self) -> bool:
-        """Whether rounding leaves few pairs undecided, as it does unless points are many radii from each other."""
-        return bool(self._error < _LARGEST_ERROR)
+        # Whether rounding leaves few pairs undecided, as it does unless points are many radii from each other.
+        self.is_sharp = self._error < _LARGEST_ERROR
 
     def find(self, rows: FloatArray, counts: IntArray, own: int = -1) -> tuple[IntArray, FloatArray]:
         """Fill in the counts; return numbers of the points within 1 of each row, and their squared distances."""

@@ -1,7 +1,7 @@
 """Tables of given blocks: rows to be seen together, or numbers without rows."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -22,7 +22,7 @@ class BlockTable(Table):
 
     def __post_init__(self) -> None:
         table, self.n_rows = self.table, sum(map(_length, self.blocks))
-        self.n_features, self.n_outputs, self.dtype = table.n_features, table.n_outputs, table.dtype
+        self.n_features, self.n_outputs = table.n_features, table.n_outputs
 
     def parts(self) -> Sequence[Part]:
         """Runs of blocks."""
@@ -53,17 +53,16 @@ class _Run(Part):
         self.n_rows = sum(map(_length, self.blocks))
 
     def tiles(self, size: int, scratch: Scratch) -> Iterator[Tile]:
+        source = self.table.rows
         for block in self.blocks:
-            rows, targets, weights = self.table.read(block)
-            yield Tile(rows, targets, weights, scratch=scratch)
+            rows = source.read(block.start, block.stop) if isinstance(block, slice) else source.take(block)
+            yield self.table.tile(block, rows, scratch)
 
     def __reduce__(self) -> tuple[Any, ...]:
         bounds = np.cumsum([0, *map(_length, self.blocks)]).tolist()
         numbers = [np.arange(b.start, b.stop) if isinstance(b, slice) else b for b in self.blocks]
         index = np.concatenate([np.empty(0, dtype=np.intp), *numbers])
-        table = self.table.subset(index)
-        shipped = replace(table, rows=table.rows.shipped(slice(0, len(index))))
-        return _Run, (shipped, tuple(slice(start, stop) for start, stop in pairwise(bounds)), self.first)
+        return _Run, (self.table.shipped(index), tuple(slice(*span) for span in pairwise(bounds)), self.first)
 
 
 @dataclass(eq=False)
@@ -77,7 +76,6 @@ class Spans(Table):
 
     def __post_init__(self) -> None:
         self.n_rows, self.n_features, self.n_outputs = int(self.bounds[-1]), 0, 0
-        self.dtype = np.dtype(np.float64)
 
     def parts(self) -> Sequence[Part]:
         """The spans."""

@@ -80,10 +80,6 @@ class ConditionalStatistics:
         self.n_singular += other.n_singular
         self.jitter = max(self.jitter, other.jitter)
 
-    def with_targets_shifted(self, shift: FloatArray) -> ConditionalStatistics:
-        """Statistics for the targets y + shift, from those for y."""
-        return replace(self, normal=self.normal.with_targets_shifted(shift))
-
 
 @dataclass(frozen=True)
 class _ConditionalPass(AugmentedPass[ConditionalStatistics]):
@@ -163,21 +159,11 @@ def conditional_statistics(
 ) -> ConditionalStatistics:
     """Sum the statistics of all rows, or of all blocks, in one pass.
 
+    A row of weight ω has the noise λ/ω, and is left out if that is infinite. λ may be 0: what is singular to rounding
+    gets jitter, and is counted. Blocks are without rows of weight zero; without blocks (FITC) each row is one.
+
     Cost with blocks of size B: n·(2m² + 2mB + B²/3) operations beside the kernel values (n·2m² without blocks). Each
     worker holds one block's matrix B × B, its features B × m and an accumulator m × m, nothing else.
-
-    Parameters
-    ----------
-    table : ArrayTable
-        A row of weight ω has the noise λ/ω, and is left out if that is infinite.
-    features : Features
-        Whitened, float64.
-    noise : float
-        λ; 0 is allowed: what is singular to rounding gets jitter, and is counted.
-    blocks : sequence of slices or index arrays, or None
-        Rows whose targets are correlated given the basis, without rows of weight zero; None for FITC, as if each row
-        were a block of its own.
-    executor : Executor
     """
     if features.lower is None or features.dtype != np.float64:
         msg = "conditional statistics need whitened float64 features: differences of kernel values are taken."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -32,7 +32,7 @@ class _FromPoints:
 
     @cached_property
     def squares(self) -> FloatArray:
-        return _squares(self.scaled_points)
+        return np.asarray(np.einsum("ij,ij->i", self.scaled_points, self.scaled_points))
 
     @property
     def width(self) -> int:
@@ -40,10 +40,6 @@ class _FromPoints:
 
     def scaled(self, rows: FloatArray) -> FloatArray:
         return np.asarray((rows - self.centre) / self.scale)
-
-
-def _squares(rows: FloatArray) -> FloatArray:
-    return np.asarray(np.einsum("ij,ij->i", rows, rows))
 
 
 class _NearestPoint(_FromPoints, RowPass):
@@ -62,35 +58,30 @@ def nearest_points(rows: Rows, points: FloatArray, scale: Any = 1.0, *, executor
     return executor.map(_NearestPoint(points, scale), ArrayTable(rows))
 
 
-@dataclass
-class _Nearest:
-    """The nearest row so far to each point."""
-
-    distances: FloatArray
-    index: IntArray
-
-    def merge_in_place(self, other: _Nearest) -> None:
-        closer = other.distances < self.distances
-        self.distances[closer], self.index[closer] = other.distances[closer], other.index[closer]
+_Nearest: TypeAlias = tuple[FloatArray, IntArray]  # distances and numbers of the nearest rows so far
 
 
 class _NearestRow(_FromPoints, Pass[_Nearest, IntArray]):
     name = "nearest rows"
 
     def start(self) -> _Nearest:
-        number = len(self.points)
-        return _Nearest(np.full(number, np.inf), np.zeros(number, dtype=np.intp))
+        return np.full(len(self.points), np.inf), np.zeros(len(self.points), dtype=np.intp)
 
     def add(self, state: _Nearest, tile: Tile) -> None:
         x = self.scaled(tile.rows)
-        distances = _squares(x)[:, np.newaxis] / 2 - x @ self.scaled_points.T
+        distances = np.einsum("ij,ij->i", x, x)[:, np.newaxis] / 2 - x @ self.scaled_points.T
         if tile.weights is not None:
             distances[tile.weights <= 0] = np.inf
         best = np.argmin(distances, axis=0)
-        state.merge_in_place(_Nearest(distances[best, np.arange(len(best))], best + tile.first))
+        self.merge(state, (distances[best, np.arange(len(best))], best + tile.first))
+
+    def merge(self, state: _Nearest, other: _Nearest) -> _Nearest:
+        closer = other[0] < state[0]
+        state[0][closer], state[1][closer] = other[0][closer], other[1][closer]
+        return state
 
     def finish(self, state: _Nearest) -> IntArray:
-        return state.index
+        return state[1]
 
 
 def nearest_rows(
@@ -100,40 +91,30 @@ def nearest_rows(
     return executor.reduce(_NearestRow(points, scale), ArrayTable(rows, weights=weights))
 
 
-@dataclass
-class _Smallest:
-    """The smallest squared distances so far that are not zero, and the largest of all."""
+@dataclass(frozen=True)
+class _SmallestSquares(_FromPoints, Pass[list[FloatArray], FloatArray]):
+    """The smallest squared distances that are not zero; a state has those of each partition."""
 
     most: int
-    squares: FloatArray
-    largest: float = 0.0
-
-    def add(self, squares: FloatArray, largest: float) -> None:
-        self.largest = max(self.largest, largest)
-        bound = np.max(self.squares) if len(self.squares) == self.most else np.inf
-        squares = np.concatenate([self.squares, squares[(squares > 0) & (squares < bound)]])
-        self.squares = np.partition(squares, self.most - 1)[: self.most] if len(squares) > self.most else squares
-
-    def merge_in_place(self, other: _Smallest) -> None:
-        self.add(other.squares, other.largest)
-
-
-@dataclass(frozen=True)
-class _SmallestDistances(_FromPoints, Pass[_Smallest, _Smallest]):
-    n_neighbours: int
 
     name = "distances"
 
-    def start(self) -> _Smallest:
-        return _Smallest(self.n_neighbours * len(self.points), np.empty(0))
+    def start(self) -> list[FloatArray]:
+        return [np.empty(0)]
 
-    def add(self, state: _Smallest, tile: Tile) -> None:
+    def add(self, state: list[FloatArray], tile: Tile) -> None:
         with np.errstate(over="ignore"):
             x = np.clip(self.scaled(tile.rows), -_FAR, _FAR)
-        scale = _squares(x)[:, np.newaxis] + self.squares
+        scale = np.einsum("ij,ij->i", x, x)[:, np.newaxis] + self.squares
         squares = scale - 2.0 * x @ self.scaled_points.T
         squares[squares < 64.0 * np.finfo(np.float64).eps * scale] = 0.0  # rounding
-        state.add(squares.ravel(), float(np.max(squares, initial=0.0)))
+        largest = np.max(state[0]) if len(state[0]) == self.most else np.inf
+        state.append(squares[(squares > 0) & (squares < largest)])
+        state[:] = [self.finish(state)]
+
+    def finish(self, state: list[FloatArray]) -> FloatArray:
+        squares = np.concatenate(state)
+        return np.partition(squares, self.most - 1)[: self.most] if len(squares) > self.most else squares
 
 
 def neighbour_distance(rows: Rows, sample: FloatArray, n_neighbours: int, *, executor: Executor) -> float:
@@ -141,9 +122,10 @@ def neighbour_distance(rows: Rows, sample: FloatArray, n_neighbours: int, *, exe
 
     Twice the largest distance, if there are not so many; 1 if all rows are equal. Cost: n·q·d for q rows in the sample.
     """
-    sample = np.asarray(sample, dtype=np.float64)
+    sample, most = np.asarray(sample, dtype=np.float64), n_neighbours * len(sample)
     unit = float(np.max(np.abs(sample - np.median(sample, axis=0)), initial=0.0)) or 1.0  # whose square is a number
-    found = executor.reduce(_SmallestDistances(sample, unit, n_neighbours), ArrayTable(rows))
-    if len(found.squares) == found.most:
-        return unit * float(np.sqrt(np.max(found.squares)))
-    return 2.0 * unit * float(np.sqrt(found.largest)) if found.largest > 0 else 1.0
+    squares = executor.reduce(_SmallestSquares(sample, unit, most), ArrayTable(rows))
+    if not len(squares):
+        return 1.0
+    distance = unit * float(np.sqrt(np.max(squares)))
+    return distance if len(squares) == most else 2.0 * distance

@@ -72,11 +72,6 @@ class Neighbours:
     squares: FloatArray  # squared distances, in units of the radius
     n_looked_at: int  # how many points were looked at
 
-    @property
-    def starts(self) -> IntArray:
-        """Where the neighbours of each row begin, and the last end, shape (q + 1,)."""
-        return np.concatenate([[0], np.cumsum(self.counts)])
-
 
 @stored
 class Grid:
@@ -93,19 +88,19 @@ class Grid:
         points = np.asarray(points, dtype=np.float64)
         n_points, self.n_features = points.shape
         sample = points[:: max(1, n_points // _SAMPLE)]
-        self._centre = np.median(sample, axis=0) if n_points else np.zeros(self.n_features)
+        self._centre = np.median(sample, axis=0)
         self._axes, self._columns = _principal_axes(sample - self._centre)
         along = self._project(points)
         # A projection is known to d roundings of the largest coordinate.
-        largest = max(np.max(points, initial=0.0), -np.min(points, initial=0.0))
-        reach = 1.0 + _ROUNDINGS * self.n_features * float(np.finfo(np.float64).eps) * max(1.0, float(largest))
+        largest = max(1.0, float(np.max(points)), -float(np.min(points)))
+        reach = 1.0 + _ROUNDINGS * self.n_features * float(np.finfo(np.float64).eps) * largest
         shape, low, side = _geometry(along[:, :-1], reach)
         cell = _cell_numbers(along, shape, low, side)
         self.order = np.lexsort((along[:, -1], cell))
         starts = np.searchsorted(cell[self.order], np.arange(np.prod(shape) + 1)).astype(np.intp)
         placed = points.take(self.order, axis=0).take(self._columns, axis=1)
         self.cells = Cells(placed, np.ascontiguousarray(along[self.order]), starts, shape, low, side, reach)
-        self._all_pairs: AllPairs | None = None
+        self.all_pairs: AllPairs | None = None
         self.share_looked_at = 0.0
         if n_points >= _MANY:
             places = np.unique(np.linspace(0, n_points - 1, _TRIED).astype(np.intp))
@@ -115,6 +110,7 @@ class Grid:
     def check_stored(self) -> None:
         """Refuse axes and an order that do not fit the points."""
         n, d = self.cells.points.shape
+        need(n >= 1, "a grid has no points.")
         check_permutation(self.order, n, "the order of a grid")
         check_permutation(self._columns, d, "columns of a grid")
         check_shape(self._axes, (d, self.cells.along.shape[1]), "axes of a grid")
@@ -125,18 +121,8 @@ class Grid:
     def rebuild_stored(self) -> None:
         """Set what follows from the points: all distances are taken where the cells tell too few points apart."""
         self.n_features = len(self._columns)
-        all_pairs = AllPairs(self.points) if self.share_looked_at > _CROWDED else None
-        self._all_pairs = all_pairs if all_pairs is not None and all_pairs.is_sharp else None
-
-    @property
-    def is_tiled(self) -> bool:
-        """Whether all distances are computed, because the cells tell too few points apart."""
-        return self._all_pairs is not None
-
-    @property
-    def points(self) -> FloatArray:
-        """The points in their order, with their coordinates in another one."""
-        return self.cells.points
+        all_pairs = AllPairs(self.cells.points) if self.share_looked_at > _CROWDED else None
+        self.all_pairs = all_pairs if all_pairs is not None and all_pairs.is_sharp else None
 
     def prepare(self, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Rows as ``find`` takes them, and their projections."""
@@ -152,33 +138,34 @@ class Grid:
 
     def at(self, places: IntArray) -> Neighbours:
         """Points at a distance below 1 of those in some places."""
-        return self._find(self.points[places], self.cells.along[places])
+        return self._find(self.cells.points[places], self.cells.along[places])
 
     def among(self, start: int, stop: int) -> Neighbours:
-        """Points at a distance below 1 of those in places start to stop: themselves, and those that follow.
-
-        So of all pairs each is found once.
-        """
-        return self._find(self.points[start:stop], self.cells.along[start:stop], start)
+        """The same for places start to stop, each with itself and those that follow: so all pairs are found once."""
+        return self._find(self.cells.points[start:stop], self.cells.along[start:stop], start)
 
     def _find(self, rows: FloatArray, along: FloatArray, own: int = -1) -> Neighbours:
         """If own is not negative, row i is the point in place own + i, and those before it are left out."""
         counts = np.empty(len(rows), dtype=np.intp)
-        if self._all_pairs is not None:
-            index, squares = self._all_pairs.find(rows, counts, own)
+        if self.all_pairs is not None:
+            index, squares = self.all_pairs.find(rows, counts, own)
             return Neighbours(counts, index, squares, len(rows) * len(self.order))
-        return Neighbours(counts, *_search(self.cells, rows, along, counts, own))
+        index, squares = np.empty(16 * len(rows) + 16, dtype=np.int32), np.empty(16 * len(rows) + 16)
+        progress, window = np.zeros(4, dtype=np.int64), np.zeros((2, 3), dtype=np.int64)
+        # Compiled code makes no arrays, which takes long to compile: it comes back when these are full.
+        while _search_rows(self.cells, rows, along, (counts, index, squares), (progress, *window), own):
+            index.resize(2 * progress[3], refcheck=False)
+            squares.resize(2 * progress[3], refcheck=False)
+        found = progress[1]
+        return Neighbours(counts, index[:found].copy(), squares[:found].copy(), int(progress[2]))
 
 
 def _principal_axes(sample: FloatArray) -> tuple[FloatArray, IntArray]:
-    """Axes of largest spread, shape (d, g + 1): those of the grid, and the one that sorts a cell; and columns likewise.
-
-    Axes along which there is no room for cells are left out.
-    """
-    largest = np.max(np.abs(sample), initial=1e-300)
-    second_moments = (sample / largest).T @ (sample / largest) if len(sample) else np.eye(sample.shape[1])
+    """Axes of largest spread with room for cells (d, g + 1), of which the last sorts a cell; and columns likewise."""
+    scaled = sample / np.max(np.abs(sample), initial=1e-300)
+    second_moments = scaled.T @ scaled
     axes = np.linalg.eigh(second_moments)[1][:, ::-1][:, : _MOST_AXES + 1]
-    wide = np.ptp(sample @ axes, axis=0) > _FLAT if len(sample) else np.zeros(axes.shape[1], dtype=bool)
+    wide = np.ptp(sample @ axes, axis=0) > _FLAT
     wide[0] = True  # some axis has to sort
     return np.ascontiguousarray(axes[:, wide]), np.argsort(-np.diagonal(second_moments), kind="stable")
 
@@ -187,8 +174,6 @@ def _geometry(along: FloatArray, reach: float) -> tuple[IntArray, FloatArray, Fl
     """Cells along each of three axes, where they begin, and how long they are; no more cells than points."""
     n_points, n_axes = along.shape
     shape, low, side = np.ones(3, dtype=np.intp), np.zeros(3), np.full(3, np.inf)
-    if not n_axes or not n_points:
-        return shape, low, side
     low[:n_axes] = np.min(along, axis=0)
     extent = np.max(along, axis=0) - low[:n_axes]
     wanted = np.maximum(np.floor(extent * _CELLS_PER_RADIUS[n_axes] / reach), 1.0)
@@ -196,41 +181,22 @@ def _geometry(along: FloatArray, reach: float) -> tuple[IntArray, FloatArray, Fl
         wanted[np.argmax(wanted)] /= 2.0
         wanted = np.maximum(np.floor(wanted), 1.0)
     shape[:n_axes] = wanted.astype(np.intp)
-    with np.errstate(divide="ignore"):
-        side[:n_axes] = np.where(extent > 0, extent / wanted, np.inf)
+    side[:n_axes] = np.where(extent > 0, extent / wanted, np.inf)
     return shape, low, side
 
 
 def _cell_numbers(along: FloatArray, shape: IntArray, low: FloatArray, side: FloatArray) -> IntArray:
-    number = np.zeros(len(along), dtype=np.intp)
-    for axis in range(3):
-        if shape[axis] > 1:
-            place = np.floor((along[:, axis] - low[axis]) / side[axis]).astype(np.intp)
-            number = number * shape[axis] + np.clip(place, 0, shape[axis] - 1)
-    return number
-
-
-def _search(
-    cells: Cells, rows: FloatArray, along: FloatArray, counts: IntArray, own: int
-) -> tuple[IntArray, FloatArray, int]:
-    """Fill in the counts; return the places of neighbours, their squared distances, and how many were looked at."""
-    index, squares = np.empty(16 * len(rows) + 16, dtype=np.int32), np.empty(16 * len(rows) + 16)
-    progress, window = np.zeros(4, dtype=np.int64), np.zeros((2, 3), dtype=np.int64)
-    # Compiled code makes no arrays, which takes long to compile: it comes back when these are full.
-    while _search_rows(cells, rows, along, (counts, index, squares), (progress, *window), own):
-        index.resize(2 * progress[3], refcheck=False)
-        squares.resize(2 * progress[3], refcheck=False)
-    found = progress[1]
-    return index[:found].copy(), squares[:found].copy(), int(progress[2])
+    used = slice(along.shape[1] - 1)
+    place = np.clip(np.floor((along[:, used] - low[used]) / side[used]), 0, shape[used] - 1).astype(np.intp)
+    return np.asarray(place @ np.array([shape[1] * shape[2], shape[2], 1])[used])
 
 
 @jit
 def _search_rows(cells: Cells, rows: FloatArray, along: FloatArray, out: Any, state: Any, own: Any) -> bool:
     """Search from a row on until all are done, or the arrays are full: then True.
 
-    ``state`` is the progress (the row, how many neighbours were found before it, how many points were looked at for
-    them and, when the arrays are full, how many neighbours there must be room for) and three zeros each for the first
-    and last cells that a row looks at.
+    ``state`` has the progress (the row, the neighbours found before it, the points looked at for them and, when the
+    arrays are full, the room that is needed) and, three zeros each, the first and last cells that a row looks at.
     """
     (counts, index, squares), (progress, first, last) = out, state
     sort_axis = along.shape[1] - 1

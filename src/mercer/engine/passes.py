@@ -61,9 +61,6 @@ class Shippable:
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-
 
 class _Work(Shippable, ABC):
     """What executors ask of every pass."""

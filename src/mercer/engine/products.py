@@ -54,10 +54,6 @@ class Evaluation(_Chunked, RowPass):
 
     name = "kernel times vectors"
 
-    @cached_property
-    def _weights(self) -> FloatArray:
-        return np.asarray(self.vectors, dtype=self.kind)
-
     @property
     def shape(self) -> tuple[int, ...]:
         """One value per vector."""
@@ -67,7 +63,7 @@ class Evaluation(_Chunked, RowPass):
         """Σ over the chunks."""
         out[...] = 0.0
         for where, section in self.chunks:
-            out += self.values(section, tile) @ self._weights[where]
+            out += self.values(section, tile) @ self.vectors[where].astype(self.kind, copy=False)
 
 
 @dataclass(frozen=True)
@@ -107,33 +103,22 @@ class OnFeatures:
 
 
 @dataclass(frozen=True)
-class _FeatureValues(OnFeatures, RowPass):
-    """φ itself."""
+class _FeaturesTimes(OnFeatures, RowPass):
+    """φ T, or φ itself."""
+
+    matrix: FloatArray | None = None  # (m, b)
 
     name = "features"
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return (self.features.n_features,)
+        return (self.features.n_features if self.matrix is None else self.matrix.shape[1],)
 
     def apply(self, tile: Tile, out: AnyArray) -> None:
-        self.features.tile(tile.rows, out)
-
-
-@dataclass(frozen=True)
-class _FeaturesTimes(OnFeatures, RowPass):
-    """φ T."""
-
-    matrix: FloatArray  # (m, b)
-
-    name, fewest = "features times vectors", 64
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (self.matrix.shape[1],)
-
-    def apply(self, tile: Tile, out: AnyArray) -> None:
-        np.matmul(self.phi(tile), self.matrix, out=out)
+        if self.matrix is None:
+            self.features.tile(tile.rows, out)
+        else:
+            np.matmul(self.phi(tile), self.matrix, out=out)
 
 
 @dataclass(frozen=True)
@@ -202,23 +187,19 @@ class _Diagonal(RowPass):
     """k(x, x)."""
 
     kernel: Kernel
-    n_features: int
+    width: int = 1  # features of a row
 
     name, shape = "diagonal", ()
-
-    @property
-    def width(self) -> int:
-        return self.n_features
 
     def apply(self, tile: Tile, out: AnyArray) -> None:
         out[...] = self.kernel.diagonal(tile.rows)
 
 
 def kernel_times(
-    rows: Rows, kernel: Kernel, points: FloatArray, vectors: FloatArray, *, executor: Executor, dtype: Any = np.float64
+    rows: Rows, kernel: Kernel, points: FloatArray, vectors: FloatArray, *, executor: Executor
 ) -> FloatArray:
     """K_nm v: kernel values between rows and points times vectors (m, p); returns float64 (n, p)."""
-    return executor.map(Evaluation(kernel, points, vectors, dtype), ArrayTable(rows))
+    return executor.map(Evaluation(kernel, points, vectors), ArrayTable(rows))
 
 
 def features_times(rows: Rows, features: Features, vectors: FloatArray, *, executor: Executor) -> FloatArray:
@@ -228,7 +209,7 @@ def features_times(rows: Rows, features: Features, vectors: FloatArray, *, execu
 
 def feature_matrix(rows: Rows, features: Features, *, executor: Executor) -> FloatArray:
     """V itself, shape (n, m), for methods that need it stored."""
-    return executor.map(_FeatureValues(features), ArrayTable(rows))
+    return executor.map(_FeaturesTimes(features), ArrayTable(rows))
 
 
 def squared_projections(

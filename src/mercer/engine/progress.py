@@ -26,7 +26,5 @@ class Progress:
                 share = self._done / max(1, self._total)
                 elapsed = now - self._started
                 left = elapsed * (1 - share) / share if share else float("inf")
-                line = (
-                    f"mercer: {self._task}: {self._done:,} of {self._total:,} rows, {elapsed:.0f} s, {left:.0f} s left"
-                )
-                print(line, file=sys.stderr, flush=True)
+                line = f"{self._task}: {self._done:,} of {self._total:,} rows, {elapsed:.0f} s, {left:.0f} s left"
+                print(f"mercer: {line}", file=sys.stderr, flush=True)

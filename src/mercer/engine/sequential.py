@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,7 @@ from mercer.engine.stream_values import StreamValues
 from mercer.engine.table import Table
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.kernels import Kernel, Precomputed
-from mercer.solvers.recursive import BlockRecursion, Rules, Source, inverse
+from mercer.solvers.recursive import BlockRecursion, Rules, inverse
 
 _LARGEST = 1e153  # of targets and kernel values: squares must be numbers
 _SMALL = 200  # kernel values
@@ -35,48 +36,29 @@ _SECOND, _MEMORY = 4_000_000_000, 1 << 25
 
 @stored
 class SequentialLearner:
-    """Learn rows in their order; memory m² and m·d for m functions, whatever the number of rows.
+    """Learn rows in their order; memory m² and m·d for m functions, whatever the number of rows."""
 
-    Parameters
-    ----------
-    kernel : Kernel
-        With numbers for parameters.
-    rules : Rules
-    n_features, n_outputs : int
-
-    Attributes
-    ----------
-    points : array (m, d)
-        The dictionary.
-    recursion : BlockRecursion
-        Coefficients, cost, counts.
-    """
-
-    kernel: Kernel
-    recursion: BlockRecursion
-    points: FloatArray
+    kernel: Kernel  # with numbers for parameters
+    recursion: BlockRecursion  # coefficients, cost, counts
+    points: FloatArray  # (m, d), the dictionary
 
     def __init__(self, kernel: Kernel, rules: Rules, n_features: int, n_outputs: int) -> None:
         self.kernel = kernel
         self.recursion = BlockRecursion(rules, n_outputs)
         self.points = np.empty((0, n_features))
-        self._values: StreamValues | None = None
+        self._values = StreamValues(kernel)
 
     def learn(self, rows: FloatArray, targets: FloatArray, weights: FloatArray | None = None) -> FloatArray:
         """Learn rows (n, d) with targets (n, p), one after the other; weights are above zero.
 
-        Returns
-        -------
-        array (n,)
-            Squared error of each row before it was learned, summed over outputs.
+        Returns the squared error of each row before it was learned, summed over outputs.
         """
-        rows = np.require(rows, np.float64, ["C", "W"])
         if np.max(np.abs(targets), initial=0.0) > _LARGEST:
             raise ValueError(f"the targets go up to {np.max(np.abs(targets)):.1g}: their squares overflow. Scale y.")
         # One layout, so that code is compiled once: C order, writable.
-        targets = np.require(targets, dtype=np.float64, requirements=["C", "W"])
-        weights = np.require(np.ones(len(rows)) if weights is None else weights, np.float64, ["C", "W"])
-        start, residuals, prior = 0, np.empty(len(rows)), self._prior(rows)
+        weights = np.ones(len(rows)) if weights is None else weights
+        rows, targets, weights = (np.require(given, np.float64, ["C", "W"]) for given in (rows, targets, weights))
+        start, residuals, prior, n_grown = 0, np.empty(len(rows)), self._prior(rows), self.recursion.n_grown
         if self.recursion.rules.intercept and self.recursion.n_seen == 0 and len(rows):
             if self.recursion.begin(float(prior[0]), targets[0], float(weights[0])):
                 self.points = rows[:1].copy()
@@ -86,39 +68,37 @@ class SequentialLearner:
         # The products of a block are too small for more threads of BLAS.
         with nullcontext() if small else blas_threads(1):
             while start < len(rows):
-                here, source = self._piece(rows[start:])
-                span = slice(start, start + len(here))
-                squares = self._learn_piece(here, source, (prior[span], targets[span], weights[span]))
+                squares = self._learn_some(rows[start:], prior[start:], targets[start:], weights[start:])
                 residuals[start : start + len(squares)] = squares
                 start += len(squares)
-            self.recursion.look()
-        self.recursion.mirror()
+        self.recursion.mirror(n_grown)
         return residuals
 
-    def _piece(self, rows: FloatArray) -> tuple[FloatArray, Source]:
-        """Some of the first rows, and their kernel values, to the functions in use and among each other."""
+    def _learn_some(self, rows: FloatArray, prior: FloatArray, targets: FloatArray, weights: FloatArray) -> FloatArray:
+        """Learn some of the first rows, as many as can be interrupted soon and as their kernel values allow."""
         m, fixed = len(self.points), int(self.recursion.rules.intercept)
-        self._values = self._values or StreamValues(self.kernel)
         most = max(m, min(self.recursion.rules.max_basis, max(2 * m, m + _PIECE)))
-        piece = rows[: max(_PIECE, _WORK // _row_work(most, rows.shape[1]))]
-        source = self._values.factored(self.points, piece, fixed, most)
+        number = max(_PIECE, _WORK // _row_work(most, rows.shape[1]))
+        source = self._values.factored(self.points, rows[:number], fixed, most)
         if source is None:
-            piece = rows[: _PIECE if m >= _LARGE else _PIECE // 2]
-            source = self._values.tabulated(self.points, piece, fixed)
-        return piece, source
-
-    def rows_at_once(self, n_features: int) -> int:
-        """Rows that take a second or so to learn, and not too much memory."""
-        m, row_bytes = self.recursion.rules.max_basis, 8 * (n_features + 1)
-        return min(_MEMORY // row_bytes, _SECOND // _row_work(m, n_features))
+            number = _PIECE if m >= _LARGE else _PIECE // 2
+            source = self._values.tabulated(self.points, rows[:number], fixed)
+        origin, squares = self.recursion.learn(source, prior[:number], targets[:number], weights[:number])
+        origin = origin[fixed:]  # without the constant
+        if np.any(origin >= 0):
+            points = np.empty((len(origin), rows.shape[1]))  # who has taken the old ones keeps them
+            points[:m], points[origin >= 0] = self.points, rows[origin[origin >= 0]]
+            self.points = points
+        if len(squares) < min(number, len(rows)):
+            self._values.unbind(len(squares))
+        return squares
 
     def copy(self) -> SequentialLearner:
-        """A learner with the same future that shares nothing that changes."""
-        rules = self.recursion.rules
-        other = SequentialLearner(self.kernel, rules, self.points.shape[1], self.n_outputs)
-        other.recursion, other.points = self.recursion.copy(), self.points.copy()
+        """A learner with the same future that shares nothing that changes: points are replaced, not written to."""
+        other = copy(self)
+        other.recursion = self.recursion.copy()
         # What is bound goes with the copy, which is the one that goes on; if it fails, this one binds again.
-        other._values, self._values = self._values, None
+        other._values, self._values = self._values, StreamValues(self.kernel)
         return other
 
     def merge(self, other: SequentialLearner) -> None:
@@ -131,43 +111,34 @@ class SequentialLearner:
         if not other.recursion.n_seen:
             return
         if not self.recursion.n_seen:
-            twin = other.copy()
-            self.recursion, self.points = twin.recursion, twin.points
-            self._values = None
+            self.recursion, self.points = other.recursion.copy(), other.points
             return
         mine, theirs, fixed = self.recursion, other.recursion, int(self.recursion.rules.intercept)
         points, new = self._union(other)
         K = self.kernel(points)
-        (data, cross, squares), (their_data, their_cross, their_squares) = (
-            self._products(points),
-            other._products(points),
-        )
+        data, cross, squares = self._products(points)
+        their_data, their_cross, their_squares = other._products(points)
         mine.births = np.concatenate([mine.births, theirs.births[fixed:][new] + mine.n_seen])
-        mine.K_inverse, mine.gram = self._with_constant(inverse(K)), self._with_constant(K)
+        mine.K_inverse, mine.gram = np.pad(inverse(K), (fixed, 0)), np.pad(K, (fixed, 0))
         explained = mine.restate(data + their_data, K, cross + their_cross)
         mine.cost = squares + their_squares - float(np.sum(explained))
         mine.n_seen, mine.n_grown = mine.n_seen + theirs.n_seen, mine.n_grown + len(new)
         self.points = points
-        self._shrink()
+        self.change(mine.rules)
 
     def change(self, rules: Rules) -> None:
         """Go on with other rules, of the same noise and with the same constant; a smaller budget holds at once."""
         self.recursion.rules = rules
-        self._shrink()
-
-    def _shrink(self) -> None:
-        fixed = int(self.recursion.rules.intercept)
-        kept = self.recursion.shrink()[fixed:] - fixed
-        self.points = self.points[kept]
-        self._values = None
+        self.points = self.points[self.recursion.shrink()]
+        self._values = StreamValues(self.kernel)
 
     def _union(self, other: SequentialLearner) -> tuple[FloatArray, IntArray]:
         """Both dictionaries, without those of the other's points that are not new, and which of them are."""
         points, new = self.points, np.empty(0, dtype=np.intp)
-        lower = np.linalg.cholesky(self.kernel(points)) if len(points) else np.empty((0, 0))
+        lower = np.linalg.cholesky(self.kernel(points))
         prior = self.kernel.diagonal(other.points)
         for i, point in enumerate(other.points):
-            k = self.kernel(points, point[np.newaxis])[:, 0] if len(points) else np.empty(0)
+            k = self.kernel(points, point[np.newaxis])[:, 0]
             row = solve_triangular(lower, k, lower=True) if len(k) else k
             novelty = float(prior[i] - row @ row)
             if self.recursion.rules.is_new(novelty, float(prior[i])):
@@ -178,24 +149,15 @@ class SequentialLearner:
     def _products(self, points: FloatArray) -> tuple[FloatArray, FloatArray, float]:
         """K̃ᵀK̃, K̃ᵀy and yᵀy of the rows seen, on other points."""
         recursion, fixed = self.recursion, int(self.recursion.rules.intercept)
-        size = fixed + len(points)
-        if not recursion.n_seen:
-            return np.zeros((size, size)), np.zeros((size, self.n_outputs)), 0.0
         P = np.linalg.inv(recursion.P_inverse)
         cross = P @ recursion.coefficients
         squares = recursion.cost + float(np.sum(cross * recursion.coefficients))
         data = P.copy()
         data[fixed:, fixed:] -= recursion.rules.noise * self.kernel(self.points)
-        A = np.zeros((len(P), size))
+        A = np.zeros((len(P), fixed + len(points)))
         A[:fixed, :fixed] = 1.0
         A[fixed:, fixed:] = recursion.K_inverse[fixed:, fixed:] @ self.kernel(self.points, points)
         return A.T @ data @ A, A.T @ cross, squares
-
-    def _with_constant(self, matrix: FloatArray) -> FloatArray:
-        """The matrix with zeros for the constant, if there is one."""
-        if not self.recursion.rules.intercept:
-            return matrix
-        return np.block([[np.zeros((1, 1)), np.zeros((1, len(matrix)))], [np.zeros((len(matrix), 1)), matrix]])
 
     @property
     def n_outputs(self) -> int:
@@ -219,28 +181,10 @@ class SequentialLearner:
 
     def rebuild_stored(self) -> None:
         """Begin without bound rows."""
-        self._values = None
+        self._values = StreamValues(self.kernel)
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"_values": None}  # without rows that were seen
-
-    def _learn_piece(
-        self, rows: FloatArray, source: Source, data: tuple[FloatArray, FloatArray, FloatArray]
-    ) -> FloatArray:
-        """Learn rows with k(x, x), targets and weights, as many as their values allow."""
-        origin, squares = self.recursion.learn(source, *data)
-        origin = origin[int(self.recursion.rules.intercept) :]  # without the constant
-        places = np.flatnonzero(origin >= 0)
-        if len(places):
-            if len(origin) > len(self.points):
-                more = np.empty((len(origin) - len(self.points), self.points.shape[1]))
-                self.points = np.concatenate([self.points, more])
-            else:
-                self.points = self.points.copy()  # who has taken the old ones keeps them
-            self.points[places] = rows[origin[places]]
-        if self._values is not None and len(squares) < len(rows):
-            self._values.unbind(len(squares))
-        return squares
+        return vars(self) | {"_values": StreamValues(self.kernel)}  # without rows that were seen
 
     def _prior(self, rows: FloatArray) -> FloatArray:
         """k(x, x), checked."""
@@ -270,17 +214,19 @@ class _Learning(Pass[SequentialLearner, SequentialLearner]):
 
     learner: SequentialLearner
     report: Report | None
-    n_features: int
 
     name = "rows learned"
 
     @property
     def width(self) -> int:
-        return self.n_features + self.learner.recursion.rules.max_basis
+        return int(self.learner.points.shape[1]) + self.learner.recursion.rules.max_basis
 
     @property
     def rows_together(self) -> int:  # type: ignore[override]
-        return 1 if self.report is not None else self.learner.rows_at_once(self.n_features)
+        """Rows that take a second or so to learn, and not too much memory; one tile, where each is reported."""
+        n_features, most = self.learner.points.shape[1], self.learner.recursion.rules.max_basis
+        many = min(_MEMORY // (8 * (n_features + 1)), _SECOND // _row_work(most, n_features))
+        return many if self.report is None else 1
 
     def start(self) -> SequentialLearner:
         return self.learner
@@ -300,4 +246,4 @@ def learn_table(learner: SequentialLearner, table: Table, report: Report | None 
 
     ``report`` is called after each tile; without it many rows are learned at once, which is faster.
     """
-    Sequence().reduce(_Learning(learner, report, table.n_features), table)
+    Sequence().reduce(_Learning(learner, report), table)

@@ -5,7 +5,7 @@ computed with the matrix is in that order of *places*, and ``order`` has the row
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy import sparse
@@ -29,15 +29,6 @@ _SPARE = 1.25  # memory for the pieces from which the matrix is put together
 _FAR = 1e150  # squares of it are numbers
 
 _Piece: TypeAlias = tuple[IntArray, IntArray, FloatArray]  # neighbours of some rows: counts, places, kernel values
-
-
-class SizeEstimate(NamedTuple):
-    """Non-zeros of a row on average, how well that is known, and non-zeros and bytes of the whole matrix."""
-
-    per_row: float
-    standard_error: float
-    nnz: float
-    n_bytes: float
 
 
 @stored
@@ -71,26 +62,20 @@ class SparseGram:
         pieces = max(1, min(_PIECES, self.n_points, self.nnz * vectors.shape[1] // _PIECE))
         bounds = np.searchsorted(self.starts, np.linspace(0, self.nnz, pieces + 1))
         bounds[0], bounds[-1] = 0, self.n_points
-        return executor.map(_GramTimes(np.ascontiguousarray(vectors), self), Spans(bounds.tolist()))
+        return executor.map(_Times(self, np.ascontiguousarray(vectors)), Spans(bounds.tolist()))
 
-    def first(self, size: int) -> Any:
-        """The kernel matrix of the points in the first places, as SciPy has it."""
-        stop = self.starts[size]
-        rows = (self.values[:stop], self.index[:stop], self.starts[: size + 1])
-        return sparse.csr_array(sparse.csr_array(rows, shape=(size, self.n_points))[:, :size])
+    def as_scipy(self) -> Any:
+        """K, as SciPy has it, without a copy of its values."""
+        return sparse.csr_array((self.values, self.index, self.starts), shape=(self.n_points, self.n_points))
 
     def plus_diagonal(self, diagonal: FloatArray) -> Any:
-        """K + diag, as SciPy has it."""
-        matrix = sparse.csr_array((self.values.astype(np.float64), self.index, self.starts), shape=(self.n_points,) * 2)
-        return sparse.csr_array(matrix + sparse.diags_array(diagonal))
+        """K + diag, as SciPy has it, in float64."""
+        return sparse.csr_array(self.as_scipy() + sparse.diags_array(diagonal))
 
 
 @stored
 class SparseKernel:
-    """A kernel of compact support, with numbers for parameters, between rows and points (n, d).
-
-    Kernel values have the ``dtype``, float64 or float32.
-    """
+    """A kernel of compact support between rows and points (n, d); its values are float64 or float32."""
 
     _kernel: Compact
     _dtype: np.dtype[Any]
@@ -98,22 +83,15 @@ class SparseKernel:
     _grid: Grid
 
     def __init__(self, kernel: Compact, points: FloatArray, dtype: Any = np.float64) -> None:
-        n_features = points.shape[1]
-        self._kernel, self._dtype = kernel.for_dimension(n_features), np.dtype(dtype)
-        self._set_units(n_features)
+        self._kernel, self._dtype = kernel.for_dimension(points.shape[1]), np.dtype(dtype)
         # Differences of rows that are close together, but far from zero, are known better than their quotients.
         sample = points[:: max(1, len(points) // _SAMPLE)]
-        middle = np.sort(sample, axis=0)[len(sample) // 2] if len(sample) else np.zeros(n_features)
-        self._centre = np.asarray(middle, dtype=np.float64)
+        self._centre = np.asarray(np.sort(sample, axis=0)[len(sample) // 2], dtype=np.float64)
+        self.rebuild_stored()
         scaled = self._scaled(points)
         if not np.all(np.abs(scaled) <= _FAR):
             raise ValueError("rows are too large for the kernel's length scale: X / length_scale overflows. Scale X.")
         self._grid = Grid(scaled)
-
-    def _set_units(self, n_features: int) -> None:
-        self._n_features, self._support = n_features, self._kernel.support(n_features)
-        scale = np.asarray(self._kernel.length_scale, dtype=np.float64)
-        self._unit = np.broadcast_to(scale * self._support, n_features)
 
     def check_stored(self) -> None:
         """Refuse a kernel or a grid of other features."""
@@ -124,14 +102,17 @@ class SparseKernel:
 
     def rebuild_stored(self) -> None:
         """Set what follows from the kernel."""
-        self._set_units(self._grid.n_features)
+        self._n_features = len(self._centre)
+        self._support = self._kernel.support(self._n_features)
+        scale = np.asarray(self._kernel.length_scale, dtype=np.float64)
+        self._unit = np.broadcast_to(scale * self._support, self._n_features)
 
     def is_of(self, kernel: Compact, points: FloatArray) -> bool:
         """Whether it was made of this kernel and these points."""
         return (
-            points.shape == self._grid.points.shape
+            points.shape == self._grid.cells.points.shape
             and self._kernel.equals(kernel.for_dimension(self._n_features))
-            and np.array_equal(self._grid.prepare(self._scaled(points[self.order]))[0], self._grid.points)
+            and np.array_equal(self._grid.prepare(self._scaled(points[self.order]))[0], self._grid.cells.points)
         )
 
     @property
@@ -139,66 +120,51 @@ class SparseKernel:
         """Number of the point in each place."""
         return self._grid.order
 
-    def estimate(self, rng: np.random.Generator) -> SizeEstimate:
-        """Estimate the size of ``gram`` from some rows."""
+    def nonzeros_per_row(self, rng: np.random.Generator) -> tuple[float, float]:
+        """Average number of non-zeros in a row of ``gram``, from some rows, and its standard error."""
         n_points = len(self.order)
         places = rng.permutation(n_points)[:_SAMPLE]
         counts: list[int] = []
         while len(counts) < len(places) and sum(counts) < _ENOUGH:
             counts += self._grid.at(places[len(counts) : len(counts) + 16]).counts.tolist()
-        mean = float(np.mean(counts)) if counts else 0.0
-        complete = len(counts) == n_points
-        error = 0.0 if complete or len(counts) < 2 else float(np.std(counts, ddof=1) / np.sqrt(len(counts)))
-        nnz = mean * n_points
-        return SizeEstimate(mean, error, nnz, nnz * (4 + self._dtype.itemsize))
+        is_exact = len(counts) == n_points or len(counts) < 2
+        error = 0.0 if is_exact else float(np.std(counts, ddof=1) / np.sqrt(len(counts)))
+        return float(np.mean(counts)), error
 
-    def check_memory(self, rng: np.random.Generator) -> SizeEstimate:
-        """Raise ``MemoryError`` if the matrix would not fit; else return what is expected of it."""
-        size, available = self.estimate(rng), available_memory()
-        if available is not None and _SPARE * size.n_bytes > available:
+    def check_memory(self, rng: np.random.Generator) -> None:
+        """Raise ``MemoryError`` if the matrix would not fit."""
+        (per_row, error), available = self.nonzeros_per_row(rng), available_memory()
+        nnz = per_row * len(self.order)
+        needed = _SPARE * nnz * (4 + self._dtype.itemsize)
+        if available is not None and needed > available:
             raise MemoryError(
-                f"the sparse kernel matrix would have {size.nnz:.2g} non-zeros ({size.per_row:.0f} ± "
-                f"{size.standard_error:.0f} in each row) and need {_SPARE * size.n_bytes / 1e9:.1f} GB, where "
-                f"{available / 1e9:.1f} GB are available. Use a smaller length scale or cut-off, rows in float32, "
-                "or NystromRegressor."
+                f"the sparse kernel matrix would have {nnz:.2g} non-zeros ({per_row:.0f} ± {error:.0f} in each row) "
+                f"and need {needed / 1e9:.1f} GB, where {available / 1e9:.1f} GB are available. Use a smaller length "
+                "scale or cut-off, rows in float32, or NystromRegressor."
             )
-        return size
 
     def gram(self, *, executor: Executor) -> SparseGram:
         """All kernel values between the points that are not zero."""
         n_points = len(self.order)
-        bounds = [*range(0, n_points, _CHUNK), n_points] if n_points else [0, 0]
+        bounds = [*range(0, n_points, _CHUNK), n_points]
         return _assembled(executor.reduce(_UpperTriangle(self), Spans(bounds)), n_points, self._dtype)
-
-    def upper_triangle(self, start: int, stop: int) -> _Piece:
-        """Neighbours of the points in places start to stop among those that follow."""
-        found = self._grid.among(start, stop)
-        return found.counts, found.index, self._values(found)
 
     def cross(self, rows: FloatArray) -> Any:
         """Kernel values between rows (q, d) and the points in their places, a SciPy array (q, n)."""
-        return self._matrix(self._find(rows))
-
-    def columns(self, places: IntArray) -> Any:
-        """Kernel values between all points and those in some places, both in places, a SciPy array (n, q)."""
-        return sparse.csr_array(self._matrix(self._grid.at(places)).T)
+        starts, index, values = self.entries(rows)
+        return sparse.csr_array((values, index, starts), shape=(len(rows), len(self.order)))
 
     def times(self, rows: Rows, vectors: FloatArray, *, executor: Executor) -> FloatArray:
         """k(rows, points) v for vectors (n, p) in places, shape (q, p)."""
-        return executor.map(_CrossTimes(np.ascontiguousarray(vectors), self), ArrayTable(rows))
+        width = 512  # neighbours, and what is looked at to find them
+        return executor.map(_Times(self, np.ascontiguousarray(vectors), width, _CHUNK), ArrayTable(rows))
 
-    def times_tile(self, rows: FloatArray, vectors: FloatArray, out: FloatArray) -> None:
-        """Fill ``out`` with the product for a few rows."""
-        found = self._find(rows)
-        multiply(found.starts, found.index, self._values(found), vectors, out)
-
-    def _matrix(self, found: Neighbours) -> Any:
-        shape = (len(found.counts), len(self.order))
-        return sparse.csr_array((self._values(found), found.index, found.starts), shape=shape)
-
-    def _find(self, rows: FloatArray) -> Neighbours:
+    def entries(self, rows: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
+        """Kernel values between rows and all points, by rows: where they start, places and values."""
         # Rows that overflow are far from all points.
-        return self._grid.find(np.clip(np.nan_to_num(self._scaled(rows), nan=np.inf), -2.0 * _FAR, 2.0 * _FAR))
+        scaled = np.clip(np.nan_to_num(self._scaled(rows), nan=np.inf), -2.0 * _FAR, 2.0 * _FAR)
+        found = self._grid.find(scaled)
+        return np.concatenate([[0], np.cumsum(found.counts)]), found.index, self._values(found)
 
     def _scaled(self, rows: FloatArray) -> FloatArray:
         """Rows in units of the support."""
@@ -212,73 +178,56 @@ class SparseKernel:
 
 
 @dataclass(frozen=True)
-class _UpperTriangle(Pass[list[_Piece | None], list[_Piece | None]]):
+class _UpperTriangle(Pass[list[_Piece], list[_Piece]]):
     """Neighbours of all points among those that follow, chunk by chunk."""
 
     kernel: SparseKernel
 
     name, width = "neighbours", 1
 
-    def start(self) -> list[_Piece | None]:
+    def start(self) -> list[_Piece]:
         return []
 
-    def add(self, state: list[_Piece | None], tile: Tile) -> None:
-        state.append(self.kernel.upper_triangle(tile.first, tile.first + tile.n_rows))
+    def add(self, state: list[_Piece], tile: Tile) -> None:
+        found = self.kernel._grid.among(tile.first, tile.first + tile.n_rows)
+        state.append((found.counts, found.index, self.kernel._values(found)))
 
 
 @dataclass(frozen=True)
 class _Times(RowPass):
-    """A product with vectors (n, p)."""
+    """The product of a sparse matrix with vectors (n, p)."""
 
+    matrix: SparseGram | SparseKernel
     vectors: FloatArray
+    width: int = 1
+    rows_at_once: int | None = None
+
+    name = "sparse product"
 
     @property
     def shape(self) -> tuple[int, ...]:
         return self.vectors.shape[1:]
 
-
-@dataclass(frozen=True)
-class _CrossTimes(_Times):
-    """k(rows, points) v."""
-
-    kernel: SparseKernel
-
-    name, rows_at_once = "rows", _CHUNK
-    width = 512  # neighbours, and what is looked at to find them
-
     def apply(self, tile: Tile, out: AnyArray) -> None:
-        self.kernel.times_tile(tile.rows, self.vectors, out)
+        if isinstance(self.matrix, SparseKernel):
+            starts, index, values = self.matrix.entries(tile.rows)
+        else:
+            starts = self.matrix.starts[tile.first : tile.first + tile.n_rows + 1]
+            index, values = self.matrix.index, self.matrix.values
+        multiply(starts, index, values, self.vectors, out)
 
 
-@dataclass(frozen=True)
-class _GramTimes(_Times):
-    """K v of a stored matrix."""
-
-    gram: SparseGram
-
-    name, width = "sparse product", 1
-
-    def apply(self, tile: Tile, out: AnyArray) -> None:
-        starts = self.gram.starts[tile.first : tile.first + tile.n_rows + 1]
-        multiply(starts, self.gram.index, self.gram.values, self.vectors, out)
-
-
-def _assembled(parts: list[_Piece | None], n_points: int, dtype: np.dtype[Any]) -> SparseGram:
+def _assembled(parts: list[_Piece], n_points: int, dtype: np.dtype[Any]) -> SparseGram:
     """The symmetric matrix of which the parts are the upper triangle; each is freed when it has been copied."""
-    after, before = np.zeros(n_points, dtype=np.int64), np.zeros(n_points, dtype=np.int64)
-    start = 0
-    for part in parts:
-        if part is not None:
-            after[start : start + len(part[0])] = part[0]
-            start += len(part[0])
-            count(part[1], before)
-    before -= 1  # a row is its own neighbour
+    before = np.full(n_points, -1, dtype=np.int64)  # a row is its own neighbour
+    for _, places, _ in parts:
+        count(places, before)
     starts = np.zeros(n_points + 1, dtype=np.int64)
-    np.cumsum(after + before, out=starts[1:])
+    np.cumsum(np.concatenate([counts for counts, _, _ in parts]) + before, out=starts[1:])
     index, values = np.empty(starts[-1], dtype=np.int32), np.empty(starts[-1], dtype=dtype)
     filled, start = starts[:-1].copy(), 0
-    for number, part in enumerate(parts):
-        if part is not None:
-            mirror(part, start, filled, index, values)
-            start, parts[number] = start + len(part[0]), None
+    while parts:
+        part = parts.pop(0)
+        mirror(part, start, filled, index, values)
+        start += len(part[0])
     return SparseGram(starts, index, values)

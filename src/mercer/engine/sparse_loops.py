@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from mercer._jit import jit, jit_inner
+from mercer._jit import jit
 from mercer._typing import FloatArray, IntArray
 
 
@@ -34,39 +34,29 @@ def mirror(part: Any, start: Any, filled: IntArray, index: IntArray, values: Flo
 
 @jit
 def multiply(starts: IntArray, index: IntArray, values: FloatArray, vectors: FloatArray, out: FloatArray) -> None:
-    """Rows of a sparse matrix times dense vectors: most often one, or the targets and a column of ones."""
+    """Rows of a sparse matrix times dense vectors (n, p), with sums that stay in registers: four at a time, then two.
+
+    If p is odd the last one is computed twice, which takes no longer.
+    """
+    last = vectors.shape[1] - 1
     for i in range(len(out)):
-        if vectors.shape[1] == 1:
-            total = 0.0
-            for e in range(starts[i], starts[i + 1]):
-                total += values[e] * vectors[index[e], 0]
-            out[i, 0] = total
-        elif vectors.shape[1] == 2:
-            first, second = 0.0, 0.0
-            for e in range(starts[i], starts[i + 1]):
-                j, value = index[e], values[e]
-                first += value * vectors[j, 0]
-                second += value * vectors[j, 1]
-            out[i, 0], out[i, 1] = first, second
-        else:
-            _multiply_row(index[starts[i] : starts[i + 1]], values[starts[i] : starts[i + 1]], vectors, out[i])
-
-
-@jit_inner
-def _multiply_row(index: IntArray, values: FloatArray, vectors: FloatArray, out: FloatArray) -> None:
-    """Sums that stay in registers: four at a time, then one by one."""
-    whole = len(out) // 4 * 4
-    for c in range(0, whole, 4):
-        s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
-        for e in range(len(index)):
-            j, value = index[e], values[e]
-            s0 += value * vectors[j, c]
-            s1 += value * vectors[j, c + 1]
-            s2 += value * vectors[j, c + 2]
-            s3 += value * vectors[j, c + 3]
-        out[c], out[c + 1], out[c + 2], out[c + 3] = s0, s1, s2, s3
-    for c in range(whole, len(out)):
-        total = 0.0
-        for e in range(len(index)):
-            total += values[e] * vectors[index[e], c]
-        out[c] = total
+        columns, numbers = index[starts[i] : starts[i + 1]], values[starts[i] : starts[i + 1]]
+        c = 0
+        while c + 3 <= last:
+            s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
+            for e in range(len(columns)):
+                j, value = columns[e], numbers[e]
+                s0 += value * vectors[j, c]
+                s1 += value * vectors[j, c + 1]
+                s2 += value * vectors[j, c + 2]
+                s3 += value * vectors[j, c + 3]
+            out[i, c], out[i, c + 1], out[i, c + 2], out[i, c + 3] = s0, s1, s2, s3
+            c += 4
+        while c <= last:
+            s0, s1, d = 0.0, 0.0, min(c + 1, last)
+            for e in range(len(columns)):
+                j, value = columns[e], numbers[e]
+                s0 += value * vectors[j, c]
+                s1 += value * vectors[j, d]
+            out[i, c], out[i, d] = s0, s1
+            c += 2

@@ -53,10 +53,6 @@ class Rows(ABC):
         """The given rows as a source of their own, to be read elsewhere: it ships with no more than it needs."""
         return SomeRows(self, np.arange(where.start, where.stop) if isinstance(where, slice) else where)
 
-    def subset(self, index: IntArray) -> Rows:
-        """Some of the rows, in this order."""
-        return SomeRows(self, index)
-
     def __len__(self) -> int:
         """Return the number of rows."""
         return self.n_rows
@@ -150,6 +146,8 @@ class SomeRows(Rows):
 
     def __init__(self, rows: Rows, index: IntArray) -> None:
         self._rows, self._index = rows, index
+        if isinstance(rows, SomeRows):  # rows of its source, so that subsets do not nest
+            self._rows, self._index = rows._rows, rows._index[index]
         self.n_rows, self.n_features, self.dtype = len(index), rows.n_features, rows.dtype
 
     def read(self, start: int, stop: int) -> FloatArray:
@@ -163,10 +161,6 @@ class SomeRows(Rows):
     def shipped(self, where: Block) -> Rows:
         """As the source ships them."""
         return self._rows.shipped(self._index[where])
-
-    def subset(self, index: IntArray) -> Rows:
-        """Rows of the same source, so that subsets do not nest."""
-        return SomeRows(self._rows, self._index[index])
 
 
 class Coding(ABC):
@@ -199,7 +193,6 @@ class Table(ABC):
     n_rows: int
     n_features: int
     n_outputs: int
-    dtype: np.dtype[Any]  # of the rows in a tile, float32 or float64
     has_given_tiles: bool = False  # whether tiles are blocks of rows that must be seen together
     is_array: bool = False  # whether any number of rows can be had without reading and joining tiles
 
@@ -260,10 +253,10 @@ class ArrayTable(Table):
         """All rows in their order."""
         return _Span(self, 0, self.n_rows, 0).tiles(size, Scratch())
 
-    def read(self, where: Block) -> tuple[FloatArray, FloatArray, FloatArray | None]:
-        """Rows, targets and weights of a block."""
-        rows = self.rows.read(where.start, where.stop) if isinstance(where, slice) else self.rows.take(where)
-        return rows, self._targets(where, len(rows)), None if self.weights is None else self.weights[where]
+    def tile(self, where: Block, rows: FloatArray, scratch: Scratch, first: int = 0) -> Tile:
+        """The rows of a block, which were read, with their targets and weights."""
+        weights = None if self.weights is None else self.weights[where]
+        return Tile(rows, self._targets(where, len(rows)), weights, first, scratch)
 
     def _targets(self, where: Block, n_rows: int) -> FloatArray:
         if self.labels is None:
@@ -277,10 +270,6 @@ class ArrayTable(Table):
         """All targets (n, p), for methods that keep that many numbers anyway."""
         return self._targets(slice(0, self.n_rows), self.n_rows)
 
-    def mean_target(self) -> FloatArray:
-        """Weighted mean of the targets, shape (p,)."""
-        return np.asarray(np.average(self.targets, axis=0, weights=self.weights))
-
     def shifted(self, shift: FloatArray) -> ArrayTable:
         """The table with targets less a constant (p,)."""
         if not np.any(shift):
@@ -291,12 +280,15 @@ class ArrayTable(Table):
         """Some of the rows, in this order."""
         if len(index) == self.n_rows and np.array_equal(index, np.arange(self.n_rows)):
             return self
-        return replace(
-            self,
-            rows=self.rows.subset(index),
-            labels=None if self.labels is None else self.labels[index],
-            weights=None if self.weights is None else self.weights[index],
-        )
+        return self._part(SomeRows(self.rows, index), index)
+
+    def shipped(self, where: Block) -> ArrayTable:
+        """The rows of a block as a table of their own, which ships with no more than it needs."""
+        return self._part(self.rows.shipped(where), where)
+
+    def _part(self, rows: Rows, where: Block) -> ArrayTable:
+        labels = None if self.labels is None else self.labels[where]
+        return replace(self, rows=rows, labels=labels, weights=None if self.weights is None else self.weights[where])
 
 
 @dataclass(eq=False)
@@ -312,21 +304,12 @@ class _Span(Part):
         self.n_rows = self.stop - self.start
 
     def tiles(self, size: int, scratch: Scratch) -> Iterator[Tile]:
-        table, offset = self.table, self.first - self.start
-        for start, stop, rows in table.rows.tiles(self.start, self.stop, size):
-            where = slice(start, stop)
-            weights = None if table.weights is None else table.weights[where]
-            yield Tile(rows, table._targets(where, stop - start), weights, start + offset, scratch)
+        offset = self.first - self.start
+        for start, stop, rows in self.table.rows.tiles(self.start, self.stop, size):
+            yield self.table.tile(slice(start, stop), rows, scratch, start + offset)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        table, where = self.table, slice(self.start, self.stop)
-        shipped = replace(
-            table,
-            rows=table.rows.shipped(where),
-            labels=None if table.labels is None else table.labels[where],
-            weights=None if table.weights is None else table.weights[where],
-        )
-        return _Span, (shipped, 0, self.n_rows, self.first)
+        return _Span, (self.table.shipped(slice(self.start, self.stop)), 0, self.n_rows, self.first)
 
 
 def partition_bounds(n_rows: int) -> list[int]:
@@ -346,8 +329,3 @@ def as_rows(table: Any) -> Rows:
     if array.ndim != 2:
         raise ValueError(f"rows must form a two-dimensional array, got {array.ndim} dimension(s).")
     return ArrayRows(array)
-
-
-def as_table(rows: Any) -> Table:
-    """Return the argument if it is a table, else a table of its rows alone."""
-    return rows if isinstance(rows, Table) else ArrayTable(as_rows(rows))

@@ -17,8 +17,6 @@ from mercer.exceptions import JitterWarning, warn
 from mercer.methods.committee import Batch, CommitteeSummary, block_labels, make_blocks, transduced
 from mercer.model import KernelExpansion
 
-_DTYPE = np.dtype(np.float64)  # differences of kernel values are taken: float32 would leave nothing of them
-
 
 @stored
 @parameters
@@ -216,7 +214,8 @@ class CommitteeRegressor(KernelRegressor, SummedOnBasis):
         return self.statistics_.normal.n_rows
 
     def _start(self, table: ArrayTable) -> None:
-        frame = self._choose_frame(table, _DTYPE, steady=True)
+        # Differences of kernel values are taken: float32 would leave nothing of them.
+        frame = self._choose_frame(table, np.dtype(np.float64), steady=True)
         self._summary = CommitteeSummary.start(frame, table, intercept=bool(self.intercept))
         self._batches, self.labels_ = (), np.empty(0, dtype=np.intp)
 

@@ -69,7 +69,7 @@ class CompactMachine(Shell):
     def check_stored(self) -> None:
         """Refuse a grid of other points than the expansion's."""
         (n, d), n_outputs = self.expansion_.points.shape, self.expansion_.coefficients.shape[1]
-        check_estimator(self, n_outputs=n_outputs, n_features=d, flat=getattr(self, "_flat", False))
+        check_estimator(self, n_outputs=n_outputs, n_features=d)
         need(self.kernel_.equals(self.expansion_.kernel), "a model has another kernel than its expansion.")
         need(self._sparse_kernel.is_of(self.kernel_, self.expansion_.points), "the grid of a model has other points.")
         need(self._eta is None or self._eta.shape == (n,), "the solution for the intercept has other points.")
@@ -91,8 +91,9 @@ class CompactMachine(Shell):
             rng=rng,
             executor=executor,
         )
-        self.coverage_ = float(np.mean(fit.n_neighbours >= _FEW))
-        if 1.0 - self.coverage_ > _STARVED and len(fit.n_neighbours) > _FEW:
+        n_neighbours = np.diff(fit.system.gram.starts) - 1  # of each row, without itself
+        self.coverage_ = float(np.mean(n_neighbours >= _FEW))
+        if 1.0 - self.coverage_ > _STARVED and len(n_neighbours) > _FEW:
             warn(
                 f"{100 * (1 - self.coverage_):.0f} % of the rows have fewer than {_FEW} neighbours within the kernel's "
                 "support: predictions there are little more than the intercept. Use a larger length scale or cut-off "
@@ -119,8 +120,7 @@ class CompactMachine(Shell):
     def _evaluate_rows(self, rows: Rows) -> FloatArray:
         vectors = self.expansion_.coefficients[self._sparse_kernel.order]
         values = self._sparse_kernel.times(rows, vectors, executor=make_executor(self))
-        values += self.expansion_.intercept
-        return as_dtype(values, rows.dtype)
+        return as_dtype(values + self.expansion_.intercept, rows.dtype)
 
 
 @stored
@@ -232,10 +232,6 @@ class CompactRegressor(KernelRegressor, CompactMachine):
         """Refuse a system of other points, too."""
         super().check_stored()
         need(self._system.gram.n_points == len(self.expansion_.points), "the system of a model has other points.")
-
-    def rebuild_stored(self) -> None:
-        """Make the preconditioner that needs the kernel."""
-        self._system.rebuild_preconditioner(self._sparse_kernel)
 
     def _keep(self, system: CompactSystem) -> None:
         self._system = system

@@ -16,7 +16,7 @@ from mercer.estimators.regression import KernelRegressor
 from mercer.estimators.shell import Shell, make_executor
 from mercer.exceptions import warn
 from mercer.kernels import Kernel, Precomputed
-from mercer.methods.exact import Iteration, fit_exact, leave_one_out
+from mercer.methods.exact import fit_exact, leave_one_out
 from mercer.methods.frame import resolve_kernel
 from mercer.model import Calibration, KernelExpansion
 from mercer.solvers.conjugate_gradient import IterativeSolution
@@ -70,12 +70,8 @@ class ExactMachine(Shell):
             numbers = self.expansion_.points[:, 0].astype(np.intp)
             need(np.all(numbers == self.expansion_.points[:, 0]), "rows of the kernel matrix have no numbers.")
             check_index(numbers, self.n_features_in_, "rows of the kernel matrix")
-        check_estimator(
-            self,
-            n_outputs=self.expansion_.coefficients.shape[1],
-            n_features=None if isinstance(kernel, Precomputed) else width,
-            flat=getattr(self, "_flat", False),
-        )
+        n_features = None if isinstance(kernel, Precomputed) else width
+        check_estimator(self, n_outputs=self.expansion_.coefficients.shape[1], n_features=n_features)
         need(self.kernel_.equals(kernel), "a model has another kernel than its expansion.")
         need(self._factor is None or len(self._factor.lower) == m, "the factor of a model has other points.")
         check_shape(self._index, (m,), "row numbers")
@@ -97,7 +93,8 @@ class ExactMachine(Shell):
         noise: Any = self.noise if isinstance(self.noise, str) else float(self.noise)
         fit = fit_exact(
             table, kernel, noise=noise, intercept=bool(self.intercept), solver=self.solver,
-            iteration=Iteration(float(self.tol), int(self.max_iter), self.random_state), executor=make_executor(self),
+            tol=float(self.tol), max_iter=int(self.max_iter), random_state=self.random_state,
+            executor=make_executor(self),
         )  # fmt: skip
         self._warn_of(fit.iterative)
         self.kernel_ = kernel

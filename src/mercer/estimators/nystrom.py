@@ -33,7 +33,9 @@ class NystromMachine(SummedOnBasis):
     }
 
     def _fit(self, table: ArrayTable) -> None:
-        summary = Summary.start(self._choose_frame(table, table.dtype), table, self._settings(), once=True)
+        summary = Summary.start(
+            self._choose_frame(table, table.dtype), table, self._settings(), once=make_executor(self)
+        )
         self._summary = summary.plus(table, make_executor(self))
         _ = self._summary.solved  # what cannot be solved is refused here, not when it is first used
         self._check_calibration()
@@ -43,7 +45,7 @@ class NystromMachine(SummedOnBasis):
             summary = replace(self._summary, settings=self._settings())
         else:
             frame = self._choose_frame(table, table.dtype)
-            summary = Summary.start(frame, table, self._settings(), once=False)
+            summary = Summary.start(frame, table, self._settings())
         self._summary = summary.plus(table, make_executor(self))
 
     def forget(self, X: Any, y: Any, sample_weight: Any = None) -> Self:

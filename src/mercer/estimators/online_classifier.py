@@ -8,7 +8,7 @@ import numpy as np
 
 from mercer._stored import stored
 from mercer._typing import FloatArray
-from mercer.engine import ArrayTable, SequentialLearner
+from mercer.engine import ArrayTable
 from mercer.estimators.classification import KernelClassifier
 from mercer.estimators.online_machine import OnlineMachine, State
 from mercer.estimators.shell import all_or_nothing
@@ -47,14 +47,16 @@ class OnlineClassifier(KernelClassifier, OnlineMachine):
             raise ValueError(f"y is {y!r}, which is not a label.")
         with all_or_nothing(self):
             if not hasattr(self, "_state"):
-                self._begin_with(x, y)
+                # One class: an output as if for a second one, all -1, and a hidden one, all 1.
+                self._begin_with(x, n_outputs=2, hidden=1)
+                self.classes_ = np.array([y])
             elif y not in self.classes_:
                 self._meet(y)
             outputs = self.outputs_
             target = outputs.columns(outputs.codes(np.array([y])))
             if self._learner.recursion.rules.hidden:
                 target = np.append(target, [[1.0]], axis=1)
-            self._learn_one(self._one(x, first=False), target, float(w))
+            self._learn_one(self._one(x), target, float(w))
 
     def predict_one(self, x: Mapping[Any, Any]) -> Any:
         """Predict the class of one row; None before anything was learned."""
@@ -62,7 +64,7 @@ class OnlineClassifier(KernelClassifier, OnlineMachine):
             return None
         if len(self.classes_) == 1:
             return self.classes_[0].item()
-        return self.outputs_.predict(self._evaluate_one(self._one(x, first=False))[np.newaxis])[0].item()
+        return self.outputs_.predict(self._evaluate_one(self._one(x))[np.newaxis])[0].item()
 
     def _read(self, X: Any, y: Any, sample_weight: Any, *, first: bool, classes: Any = None) -> ArrayTable:
         """The table, with targets for the hidden output if there is one."""
@@ -75,17 +77,6 @@ class OnlineClassifier(KernelClassifier, OnlineMachine):
         if len(self.classes_) == 1:
             raise ValueError(f"only one class was seen: {self.classes_.tolist()}.")
         return super()._evaluate(X)
-
-    def _begin_with(self, x: Mapping[Any, Any], y: Any) -> None:
-        """Start with one class: one output as if for a second one, all -1, and a hidden one, all 1."""
-        self._validate_params()
-        row = self._one(x, first=True)
-        self.n_features_in_ = row.shape[1]
-        self._note_names()
-        self.classes_ = np.array([y])
-        kernel = self._check_length_scale().resolve(row[:0])
-        rules = replace(self._rules(), hidden=1)
-        self._state = State(SequentialLearner(kernel, rules, row.shape[1], 2))
 
     def _meet(self, label: Any) -> None:
         """Make room for a class: the rows so far were none of it, and the hidden output knows what they would give."""

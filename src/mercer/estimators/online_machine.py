@@ -15,13 +15,8 @@ from mercer._stored.checks import check_estimator, check_shape, need
 from mercer._typing import FloatArray, IntArray, RandomState
 from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted, parameters
 from mercer.engine import ArrayTable, Features, SequentialLearner, learn_table, normal_statistics
-from mercer.estimators.shell import (
-    Mergeable,
-    all_or_nothing,
-    check_same_outputs,
-    make_executor,
-)
-from mercer.kernels import Kernel, as_kernel
+from mercer.estimators.shell import Mergeable, all_or_nothing, check_same_outputs, make_executor
+from mercer.kernels import as_kernel
 from mercer.methods.frame import resolve_kernel, used_rows
 from mercer.model import KernelExpansion, Variance
 from mercer.solvers.recursive import Rules
@@ -119,13 +114,8 @@ class OnlineMachine(Mergeable):
     def check_stored(self) -> None:
         """Refuse outputs and features that are not those of the learner."""
         n_outputs, n_features = self._learner.n_scored, self._learner.points.shape[1]
-        check_estimator(
-            self,
-            n_outputs=n_outputs,
-            n_features=n_features,
-            flat=getattr(self, "_flat", False),
-            fewest_classes=1 if self._learner.recursion.rules.hidden else 2,  # when classes come one after the other
-        )
+        fewest = 1 if self._learner.recursion.rules.hidden else 2  # classes may come one after the other
+        check_estimator(self, n_outputs=n_outputs, n_features=n_features, fewest_classes=fewest)
         need(len(vars(self).get("_features", ())) in (0, n_features), "a model has names for other features.")
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -199,9 +189,13 @@ class OnlineMachine(Mergeable):
         It has the rules of today: those that may change, that is; that another was changed is refused.
         """
         old = self._learner.recursion.rules
-        rules = replace(self._rules(), hidden=old.hidden)
+        rules = self._rules()._replace(hidden=old.hidden)
         if check_kernel:
-            self._check_kernel()
+            kernel = as_kernel(self.kernel)
+            given = self.kernel_ if kernel.needs_data else kernel.resolve(self._learner.points[:0])
+            if type(kernel) is not type(self.kernel_) or not given.equals(self.kernel_):
+                msg = f"the kernel was {self.kernel_} when the first rows were learned and cannot change: call fit."
+                raise ValueError(msg)
         for name in ("noise", "intercept"):
             if getattr(old, name) != getattr(rules, name):
                 msg = f"{name} was {getattr(old, name)} when the first rows were learned and cannot change: call fit."
@@ -211,12 +205,26 @@ class OnlineMachine(Mergeable):
             learner.change(rules)
         return learner
 
-    def _check_kernel(self) -> None:
+    def _begin_with(self, x: Mapping[Any, Any], n_outputs: int, hidden: int = 0) -> None:
+        """Start over with the features of a mapping, and a kernel that does not depend on data."""
+        self._validate_params()
+        make_executor(self)  # which refuses n_jobs=0
         kernel = as_kernel(self.kernel)
-        given = self.kernel_ if kernel.needs_data else kernel.resolve(self._learner.points[:0])
-        if type(kernel) is not type(self.kernel_) or not given.equals(self.kernel_):
-            msg = f"the kernel was {self.kernel_} when the first rows were learned and cannot change: call fit."
-            raise ValueError(msg)
+        if kernel.needs_data:
+            raise ValueError("a median length scale needs rows: give the kernel a number.")
+        if not x:
+            raise ValueError("x must have at least one feature.")
+        try:  # an order that does not depend on the mapping's: their own, if they have one
+            self._features = tuple(sorted(x))
+        except TypeError:
+            self._features = tuple(sorted(x, key=str))
+        self.n_features_in_ = n_features = len(self._features)
+        if all(
+            isinstance(name, str) for name in self._features
+        ):  # scikit-learn compares them with those of data frames
+            self.feature_names_in_ = np.array(self._features, dtype=object)
+        kernel, rules = kernel.resolve(np.empty((0, n_features))), self._rules()._replace(hidden=hidden)
+        self._state = State(SequentialLearner(kernel, rules, n_features, n_outputs))
 
     def _learn_one(self, row: FloatArray, target: FloatArray, weight: float) -> None:
         """Learn one row, without the checks that arrays need; wholly or not at all."""
@@ -231,49 +239,34 @@ class OnlineMachine(Mergeable):
     def _evaluate_one(self, row: FloatArray) -> FloatArray:
         """The model's values at one row, without the machinery that many rows need."""
         mean = self._state.mean
-        values = mean.kernel(row, mean.points)[0] @ mean.coefficients if len(mean.points) else 0.0
-        return np.asarray(mean.intercept + values)
+        return np.asarray(mean.intercept + mean.kernel(row, mean.points)[0] @ mean.coefficients)
 
-    def _one(self, x: Mapping[Any, Any], *, first: bool) -> FloatArray:
+    def _one(self, x: Mapping[Any, Any]) -> FloatArray:
         """A row from a mapping of features: those of the first row, 0 where one is missing; others are ignored."""
-        if first:
-            self._features = _in_order(x)
         names = self._features if hasattr(self, "_features") else getattr(self, "feature_names_in_", None)
         if names is None:
             raise ValueError("the model was fitted to arrays, which have no feature names.")
         return np.array([[_number(x.get(name, 0.0), name) for name in names]])
-
-    def _note_names(self) -> None:
-        """Have scikit-learn compare the names of the first row with those of data frames."""
-        if all(isinstance(name, str) for name in self._features):
-            self.feature_names_in_ = np.array(self._features, dtype=object)
 
     def _refit(self, table: ArrayTable) -> None:
         """Solve for the coefficients exactly, by one pass over rows, on the dictionary found."""
         learner = self._next_learner()
         if not len(learner.points):  # then the recursion is exact, as it has represented nothing
             return
+        recursion, m = learner.recursion, len(learner.points)
         features = Features(learner.kernel, learner.points)
         sums = normal_statistics(table, features, executor=make_executor(self))
-        data_part, cross = sums.gram, sums.cross[:, :-1]
-        if learner.recursion.n_fixed:  # comes first
-            data_part = np.block([[sums.moments[-1:, -1:], sums.cross[:, -1:].T], [sums.cross[:, -1:], data_part]])
-            cross = np.concatenate([sums.moments[-1:, :-1], cross])
-        recursion = learner.recursion
+        order = [-1] * recursion.n_fixed + [*range(m)]  # of [φ, y, 1] the constant comes first
+        data_part, cross = sums.sums[np.ix_(order, order)], sums.sums[order, m:-1]
         explained = recursion.restate(data_part, learner.kernel(learner.points), cross)
         costs = np.diagonal(sums.moments)[:-1] - explained
         recursion.cost = float(np.sum(recursion.rules.scored(costs)))
         recursion.hidden_cost = float(np.sum(costs)) - recursion.cost
         self._state = State(learner, self._state.history)
 
-    def _check_length_scale(self) -> Kernel:
-        """The kernel, which must not depend on data."""
-        kernel = as_kernel(self.kernel)
-        if kernel.needs_data:
-            raise ValueError("a median length scale needs rows: give the kernel a number.")
-        return kernel
-
     def _rules(self) -> Rules:
+        if self.intercept and self.forgetting < 1:
+            raise ValueError("forgetting returns to the prior, and an intercept has none: use one of the two.")
         return Rules(
             noise=float(self.noise),
             max_basis=int(self.max_basis),
@@ -356,16 +349,6 @@ def _has_no_weight(sample_weight: Any, y: Any) -> bool:
     return weights.shape == np.shape(y)[:1] and weights.dtype.kind in "biuf" and not np.any(weights)
 
 
-def _in_order(x: Mapping[Any, Any]) -> tuple[Any, ...]:
-    """Names of features in an order that does not depend on the mapping's: their own, if they have one."""
-    if not x:
-        raise ValueError("x must have at least one feature.")
-    try:
-        return tuple(sorted(x))
-    except TypeError:
-        return tuple(sorted(x, key=str))
-
-
 def _number(value: Any, name: Any) -> float:
     try:
         return float(value)
@@ -376,8 +359,7 @@ def _number(value: Any, name: Any) -> float:
 def _variance(learner: SequentialLearner) -> Variance:
     """k(x, x) - |v|² + λ [1, k]P⁻¹[1, k]ᵀ, with k = Lv, as |Rv - c|² and a constant."""
     fixed, noise, P_inverse = learner.recursion.n_fixed, learner.recursion.rules.noise, learner.recursion.P_inverse
-    m = len(learner.points)
-    lower = np.linalg.cholesky(learner.kernel(learner.points)) if m else np.empty((0, 0))
+    m, lower = len(learner.points), np.linalg.cholesky(learner.kernel(learner.points))
     square = noise * lower.T @ P_inverse[fixed:, fixed:] @ lower
     values, vectors = np.linalg.eigh((square + square.T) / 2)
     scale = np.sqrt(np.maximum(values, 0.0))

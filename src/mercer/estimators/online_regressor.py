@@ -109,17 +109,14 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
             return
         with all_or_nothing(self):
             if not hasattr(self, "_state"):
-                self._check_length_scale()
-                row = self._one(x, first=True)
-                self.partial_fit(row, [float(y)], sample_weight=[w])
-                self._note_names()
-                return
+                self._begin_with(x, n_outputs=1)
+                self._flat = True
             if self._n_outputs != 1:
                 raise ValueError(f"the model has {self._n_outputs} outputs: learn_one takes one.")
-            self._learn_one(self._one(x, first=False), np.array([[float(y)]]), float(w))
+            self._learn_one(self._one(x), np.array([[float(y)]]), float(w))
 
     def predict_one(self, x: Mapping[Any, Any]) -> float:
         """Predict the mean of one row; 0 before anything was learned."""
         if not hasattr(self, "_state"):
             return 0.0
-        return float(self._evaluate_one(self._one(x, first=False))[0])
+        return float(self._evaluate_one(self._one(x))[0])

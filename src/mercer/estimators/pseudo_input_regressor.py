@@ -129,7 +129,7 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, Shell):
     def check_stored(self) -> None:
         """Refuse an expansion on another basis."""
         points, n_outputs = self.expansion_.points, self.expansion_.coefficients.shape[1]
-        check_estimator(self, n_outputs=n_outputs, n_features=points.shape[1], flat=self._flat)
+        check_estimator(self, n_outputs=n_outputs, n_features=points.shape[1])
         self._fitted_frame.check_expansion(self.expansion_, n_outputs)
 
     def _fit(self, table: ArrayTable) -> None:
@@ -150,8 +150,7 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, Shell):
         # A line search that fails has reached the rounding of the objective, however steep it is there: where points
         # meet rows, the likelihood of FITC has ridges too narrow to climb any further.
         if not fit.is_over:
-            message = f"the objective still grew after {fit.n_iter} steps: raise max_iter, or tol."
-            warn(message, ConvergenceWarning)
+            warn(f"the objective still grew after {fit.n_iter} steps: raise max_iter, or tol.", ConvergenceWarning)
 
     @property
     def _frame(self) -> Frame:

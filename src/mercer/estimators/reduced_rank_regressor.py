@@ -86,7 +86,7 @@ class ReducedRankRegressor(KernelRegressor, OnBasis, Shell):
     def check_stored(self) -> None:
         """Refuse weights and a solution of another expansion or basis."""
         (n, width), n_outputs = self.expansion_.points.shape, self.expansion_.coefficients.shape[1]
-        check_estimator(self, n_outputs=n_outputs, n_features=width, flat=self._flat)
+        check_estimator(self, n_outputs=n_outputs, n_features=width)
         check_shape(self._precisions, (n,), "precisions")
         check_shape(self._solution.mean, (len(self._used_frame.lower),), "means of features")
         need(self._used_frame.basis.points.shape[1] == width, "the basis has other features.")

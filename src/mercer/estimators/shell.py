@@ -296,7 +296,7 @@ class SummedOnBasis(OnBasis, Mergeable):
     def check_stored(self) -> None:
         """Refuse outputs and features that are not those of the summary."""
         n_features = self._frame.basis.points.shape[1]
-        check_estimator(self, n_outputs=self._n_outputs, n_features=n_features, flat=getattr(self, "_flat", False))
+        check_estimator(self, n_outputs=self._n_outputs, n_features=n_features)
 
     def _check_mergeable(self, other: Self) -> None:
         check_same_frame(self._frame, other._frame)

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone, is_classifier
@@ -18,13 +18,13 @@ from sklearn.utils import column_or_1d
 
 from mercer._typing import FloatArray, IntArray, RandomState
 from mercer._validation import check_random_state, check_table
-from mercer.engine import ArrayRows, neighbour_distance
+from mercer.engine import ArrayRows
 from mercer.estimators.compact import CompactMachine
 from mercer.estimators.shell import make_executor
 from mercer.exceptions import NotPositiveDefiniteError, StarvedWarning
 from mercer.kernels import Compact, Wendland
+from mercer.methods.compact import with_neighbours
 
-_SAMPLE = 256  # rows whose neighbours are counted
 _MOST_HELD_OUT, _FEWEST_ROWS = 20_000, 10
 _FACTORS = (2.0, 0.5, 16.0, 1 / 16)  # large ones for features that do not matter at all as they are, and might
 _SAME = 1e-9  # logarithms of scales that differ less are the same
@@ -45,9 +45,6 @@ class Trial:
     error: float = np.inf
     seconds: float = 0.0
     n_rows: int = 0  # that were learned
-
-
-Move: TypeAlias = Callable[[Trial], Trial]
 
 
 @dataclass(frozen=True)
@@ -116,23 +113,25 @@ def tune_cutoff(
     for name, numbers in (("n_neighbours", n_neighbours), ("noises", noises), ("max_trials", [max_trials])):
         if not len(numbers) or not all(number > 0 for number in numbers):
             raise ValueError(f"{name} must be above zero, and at least one must be given; got {numbers!r}.")
-    task = _Task(model, X, y, held_out=held_out, max_rows=max_rows, random_state=random_state)
-    middle = Trial(np.ones(task.n_features), n_neighbours[len(n_neighbours) // 2], noises[len(noises) // 2])
-    search = _Search(task, middle, max_trials, verbose)
-    search.consider(middle, task.some)
+    search = _Search(model, X, y, held_out=held_out, max_rows=max_rows, random_state=random_state, verbose=verbose)
+    some, learned = search.some, search.learned
+    middle = Trial(np.ones(search.n_features), n_neighbours[len(n_neighbours) // 2], noises[len(noises) // 2])
+    search.consider(middle, some)
     if max_trials > 1:
-        spread = np.std(task.some_rows, axis=0)
-        search.consider(replace(middle, scales=np.where(spread > 0, spread, 1.0)), task.some)
+        spread = np.std(search.some_rows, axis=0)
+        search.consider(replace(middle, scales=np.where(spread > 0, spread, 1.0)), some)
     search.check()
     moves = [partial(replace, n_neighbours=k) for k in n_neighbours]
     moves += [partial(replace, noise=noise) for noise in noises]
-    scale_moves = [partial(_rescaled, group=g, factor=factor) for g in task.groups(groups) for factor in _FACTORS]
-    search.improve(scale_moves, task.some, leave=len(moves) + 1)
-    if len(task.some) < len(task.learned) and len(search.trials) < max_trials:
-        search.restart(task.learned)
-    search.improve(moves, task.learned)
+    scale_moves = [partial(_rescaled, group=g, factor=factor) for g in search.groups(groups) for factor in _FACTORS]
+    search.improve(scale_moves, some, most=max_trials - len(moves) - 1)
+    if len(some) < len(learned) and len(search.trials) < max_trials:
+        # Judge the best again, on all rows; if it is refused there, whatever is not is better.
+        search.best = replace(search.best, error=np.inf)
+        search.consider(search.best, learned)
+    search.improve(moves, learned, most=max_trials)
     search.check()
-    return CutoffSearch(task.configured(search.best, np.arange(task.n_rows)), search.best, search.trials)
+    return CutoffSearch(search.configured(search.best, np.arange(search.n_rows)), search.best, search.trials)
 
 
 def _rescaled(best: Trial, group: list[int], factor: float) -> Trial:
@@ -141,11 +140,11 @@ def _rescaled(best: Trial, group: list[int], factor: float) -> Trial:
     return replace(best, scales=scales)
 
 
-class _Task:
-    """Rows to learn and rows to judge by."""
+class _Search:
+    """Rows to learn and rows to judge by; the trials, and the best: its error is infinite until one is accepted."""
 
     def __init__(
-        self, model: CompactMachine, X: Any, y: Any, *, held_out: float, max_rows: int, random_state: RandomState
+        self, model: CompactMachine, X: Any, y: Any, *, held_out: float, max_rows: int, random_state: Any, verbose: int
     ) -> None:
         if not isinstance(model, CompactMachine):
             raise TypeError(f"model must be a CompactRegressor or CompactClassifier, got {type(model).__name__}.")
@@ -163,6 +162,9 @@ class _Task:
         self._held_out, self.learned = order[:n_held_out], np.sort(order[n_held_out:])
         self.some = np.sort(order[n_held_out:][:max_rows])
         self.some_rows = np.asarray(self._X[self.some], dtype=np.float64)
+        self.trials: list[Trial] = []
+        self.best, self._verbose = Trial(np.ones(self.n_features), 0.0, 0.0), verbose
+        self._losses: FloatArray = np.empty(0)  # of the best, by row
 
     def groups(self, given: Sequence[Sequence[int]] | None) -> list[list[int]]:
         """Groups of features as they are given, else one by one, those of two values together."""
@@ -180,16 +182,13 @@ class _Task:
         kernel = Wendland() if by_name else self._model.kernel
         if not isinstance(kernel, Compact):
             raise TypeError(f"the kernel must be 'wendland' or of compact support, got {kernel!r}.")
-        rows = np.asarray(self._X[index], dtype=np.float64) / trial.scales
-        sample = rows[np.random.default_rng(0).permutation(len(rows))[:_SAMPLE]]
-        number, executor = max(1, round(trial.n_neighbours)), make_executor(self._model)
-        kernel = kernel.with_radius(
-            neighbour_distance(ArrayRows(rows, checked=True), sample, number, executor=executor)
-        )
+        rows = ArrayRows(np.asarray(self._X[index], dtype=np.float64) / trial.scales, checked=True)
+        number, rng = max(1, round(trial.n_neighbours)), np.random.default_rng(0)
+        kernel = with_neighbours(kernel, rows, number, rng=rng, executor=make_executor(self._model))
         kernel.length_scale = kernel.length_scale * trial.scales
         return clone(self._model).set_params(kernel=kernel, noise=trial.noise)
 
-    def losses(self, trial: Trial, index: IntArray) -> FloatArray:
+    def _losses_of(self, trial: Trial, index: IntArray) -> FloatArray:
         """Loss of each row held out, for a model of the rows of the index."""
         model = self.configured(trial, index).set_params(tol=max(_LOOSE, self._model.tol), random_state=0)
         with warnings.catch_warnings():
@@ -200,16 +199,6 @@ class _Task:
             return np.asarray(found != truth, dtype=np.float64)
         squares = ((found - truth) ** 2 / np.maximum(np.var(self._y, axis=0), 1e-300)).reshape(len(truth), -1)
         return np.asarray(np.mean(squares, axis=1))
-
-
-class _Search:
-    """The trials, the best of them (its error is infinite as long as none was accepted), and its losses by row."""
-
-    def __init__(self, task: _Task, start: Trial, max_trials: int, verbose: int) -> None:
-        self._task, self._max_trials, self._verbose = task, max_trials, verbose
-        self.trials: list[Trial] = []
-        self.best = start
-        self._losses: FloatArray = np.empty(0)
 
     def check(self) -> None:
         """Raise if no trial was accepted."""
@@ -223,7 +212,7 @@ class _Search:
         """Try, and return whether it is better than the best."""
         start = time.perf_counter()
         try:
-            losses = self._task.losses(trial, index)
+            losses = self._losses_of(trial, index)
         except (NotPositiveDefiniteError, MemoryError):
             losses = np.full(1, np.inf)
         seconds = time.perf_counter() - start
@@ -231,19 +220,16 @@ class _Search:
         self.trials.append(trial)
         if self._verbose:
             print(f"mercer: trial {len(self.trials)}: error {trial.error:.4g} ({seconds:.1f} s)", file=sys.stderr)
-        if not np.isfinite(trial.error) or (np.isfinite(self.best.error) and not _is_better(losses, self._losses)):
-            return False
-        self.best, self._losses = trial, losses
-        return True
+        better = np.isfinite(trial.error)
+        if better and np.isfinite(self.best.error):  # by more than a standard error of the difference
+            difference = self._losses - losses
+            better = np.mean(difference) > np.std(difference) / np.sqrt(len(difference))
+        if better:
+            self.best, self._losses = trial, losses
+        return bool(better)
 
-    def restart(self, index: IntArray) -> None:
-        """Judge the best again, on other rows; if it is refused there, whatever is not is better."""
-        self.best = replace(self.best, error=np.inf)
-        self.consider(self.best, index)
-
-    def improve(self, moves: Sequence[Move], index: IntArray, *, leave: int = 0) -> None:
-        """Make moves for as long as they help, again and again until none does, but leave some trials for later."""
-        most = self._max_trials - leave
+    def improve(self, moves: Sequence[Callable[[Trial], Trial]], index: IntArray, *, most: int) -> None:
+        """Make moves for as long as they help, again and again until none does, or so many trials were made."""
         better = True
         while better:
             better = False
@@ -260,9 +246,3 @@ class _Search:
             and np.ptp(np.log(trial.scales / other.scales)) < _SAME
             for other in self.trials
         )
-
-
-def _is_better(losses: FloatArray, others: FloatArray) -> bool:
-    """Whether losses are smaller by more than a standard error of the difference."""
-    difference = others - losses
-    return bool(np.mean(difference) > np.std(difference) / np.sqrt(len(difference)))

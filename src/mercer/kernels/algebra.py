@@ -13,7 +13,7 @@ from mercer.kernels.base import Gradients, Kernel, Section
 from mercer.kernels.closed_form import Pair, closed_form
 from mercer.kernels.profiles import CUTOFF
 
-_Values = Callable[[], FloatArray]
+_Values = Callable[[Kernel], FloatArray]
 
 
 class _Pair(Kernel):
@@ -52,21 +52,21 @@ class _Pair(Kernel):
         return np.asarray(self._operation(self.left.diagonal(rows), self.right.diagonal(rows)))
 
     @abstractmethod
-    def _shares(self, weights: FloatArray, left: _Values, right: _Values) -> tuple[FloatArray, FloatArray]:
-        """By what a gradient of each kernel is weighted, given functions that compute the values of both."""
+    def _shares(self, weights: FloatArray, values: _Values) -> tuple[FloatArray, FloatArray]:
+        """By what a gradient of each kernel is weighted, given a function that computes the values of a kernel."""
 
     def gradients(
         self, rows: FloatArray, points: FloatArray, weights: FloatArray, *, parameters: bool = True
     ) -> Gradients:
         """Of a sum, those of both kernels; of a product, each is weighted by the other kernel (product rule)."""
-        left, right = self._shares(weights, lambda: self.left(rows, points), lambda: self.right(rows, points))
+        left, right = self._shares(weights, lambda kernel: kernel(rows, points))
         by_points, by_left = self.left.gradients(rows, points, left, parameters=parameters)
         more, by_right = self.right.gradients(rows, points, right, parameters=parameters)
         return by_points + more, _named(by_left, by_right)
 
     def diagonal_gradient(self, rows: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
         """Those of both kernels, weighted in the same way."""
-        left, right = self._shares(weights, lambda: self.left.diagonal(rows), lambda: self.right.diagonal(rows))
+        left, right = self._shares(weights, lambda kernel: kernel.diagonal(rows))
         return _named(self.left.diagonal_gradient(rows, left), self.right.diagonal_gradient(rows, right))
 
 
@@ -83,7 +83,7 @@ class Sum(_Pair):
 
     _operation = np.add
 
-    def _shares(self, weights: FloatArray, left: _Values, right: _Values) -> tuple[FloatArray, FloatArray]:
+    def _shares(self, weights: FloatArray, values: _Values) -> tuple[FloatArray, FloatArray]:
         return weights, weights
 
     def closed_form(self, n_features: int) -> Pair:
@@ -107,8 +107,8 @@ class Product(_Pair):
 
     _operation = np.multiply
 
-    def _shares(self, weights: FloatArray, left: _Values, right: _Values) -> tuple[FloatArray, FloatArray]:
-        return weights * right(), weights * left()  # the product rule
+    def _shares(self, weights: FloatArray, values: _Values) -> tuple[FloatArray, FloatArray]:
+        return weights * values(self.right), weights * values(self.left)  # the product rule
 
     def closed_form(self, n_features: int) -> Pair:
         """The product of both."""
@@ -132,6 +132,5 @@ class _PairSection(Section):
 
 
 def _named(left: dict[str, FloatArray], right: dict[str, FloatArray]) -> dict[str, FloatArray]:
-    return {f"left__{name}": value for name, value in left.items()} | {
-        f"right__{name}": value for name, value in right.items()
-    }
+    both = {"left": left, "right": right}
+    return {f"{side}__{name}": value for side, values in both.items() for name, value in values.items()}

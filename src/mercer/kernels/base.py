@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
-from mercer._typing import FloatArray, IntArray
+from mercer._typing import FloatArray
 
 if TYPE_CHECKING:
     from mercer.kernels.algebra import Sum
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Gradients = tuple[FloatArray, dict[str, FloatArray]]  # by the points, and by log-parameters
 
-_DIAGONAL_TILE = 16  # rows: of a small square of kernel values only the diagonal is used
+_DIAGONAL_BLOCK = 64  # rows: of a small square of kernel values only the diagonal is used
 
 
 class Factors(NamedTuple):
@@ -43,17 +43,18 @@ class Section(ABC):
 
     n_points: int  # columns of a tile
     dtype: np.dtype[Any]  # of a tile, float32 or float64
+    right_factors: FloatArray  # r of the points, a column each, of a section that has ``factors``
 
     @abstractmethod
     def tile(self, rows: FloatArray, out: FloatArray | None = None) -> FloatArray:
         """Kernel values, shape (rows, points), in ``out`` where it is given (C-contiguous, of this dtype)."""
 
+    def replace(self, points: FloatArray) -> bool:
+        """Take other points in place of those given, where that is less work than a new section; whether it is done."""
+        return False
+
     def factors(self) -> Factors | None:
         """How compiled code makes kernel values of rows, or None where these need more than a product."""
-        return None
-
-    def left_factors(self, rows: FloatArray) -> FloatArray | None:
-        """Rows as ``factors`` makes them, or None if some are too far."""
         return None
 
 
@@ -64,7 +65,7 @@ class Kernel(BaseEstimator, ABC):
     sees ``kernel__length_scale``. They add and multiply with ``+`` and ``*``, and a positive number
     times a kernel scales it.
 
-    A subclass defines ``bind``, ``diagonal`` and, where they are wanted, ``gradients``; ``log_parameters`` names its
+    A subclass defines ``bind`` and, where they are wanted, ``diagonal`` and ``gradients``; ``log_parameters`` names its
     positive parameters, with respect to whose logarithms the gradient is taken. With a ``name``, estimators accept it
     as ``kernel="name"``; with a ``closed_form`` it can be exported.
     """
@@ -76,16 +77,10 @@ class Kernel(BaseEstimator, ABC):
     def bind(self, points: FloatArray, dtype: Any = np.float64) -> Section:
         """Prepare k(·, points) for many tiles of rows."""
 
-    def rebind(self, section: Section, points: FloatArray, changed: slice | IntArray) -> Section:
-        """Prepare k(·, points) for points that differ from those of a float64 section in some places only.
-
-        The section may be changed and returned, where that is less work.
-        """
-        return self.bind(points)
-
-    @abstractmethod
     def diagonal(self, rows: FloatArray) -> FloatArray:
-        """k(x, x) for each row, shape (rows,)."""
+        """k(x, x) for each row, shape (rows,); here from the kernel matrices of small blocks of rows."""
+        blocks = [rows[start : start + _DIAGONAL_BLOCK] for start in range(0, len(rows), _DIAGONAL_BLOCK)]
+        return np.concatenate([np.diagonal(self(block)) for block in blocks] or [np.empty(0)])
 
     def gradients(
         self, rows: FloatArray, points: FloatArray, weights: FloatArray, *, parameters: bool = True
@@ -96,7 +91,10 @@ class Kernel(BaseEstimator, ABC):
         ``get_log_parameters()``, in its shape: :math:`\sum_{ij} g_{ij}\,\partial k_{ij}/\partial\log\theta`; these may
         be left out if ``parameters`` is false.
         """
-        raise NotImplementedError(f"{type(self).__name__} has no gradients: define its method `gradients`.")
+        raise NotImplementedError(
+            f"{type(self).__name__} has no known gradient. Use another kernel of mercer.kernels, or define the method "
+            "`gradients` in a subclass of Kernel."
+        )
 
     def points_gradient(self, rows: FloatArray, points: FloatArray, weights: FloatArray) -> FloatArray:
         r"""By the points, :math:`\sum_i g_{ij}\,\partial k(x_i, z_j)/\partial z_j`, shape (m, d); see ``gradients``."""
@@ -109,10 +107,10 @@ class Kernel(BaseEstimator, ABC):
     def diagonal_gradient(self, rows: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
         """Contract the gradient of k(x, x) with respect to log-parameters, Σ g_i ∂k(x_i, x_i)/∂log θ; weights (n,)."""
         total: dict[str, FloatArray] = {}
-        for start in range(0, len(rows), _DIAGONAL_TILE):
-            block = rows[start : start + _DIAGONAL_TILE]
-            part = self.parameter_gradient(block, block, np.diag(weights[start : start + _DIAGONAL_TILE]))
-            total = {name: total.get(name, 0.0) + value for name, value in part.items()}
+        for start in range(0, len(rows), _DIAGONAL_BLOCK):
+            part = slice(start, start + _DIAGONAL_BLOCK)
+            gradient = self.parameter_gradient(rows[part], rows[part], np.diag(weights[part]))
+            total = {name: total.get(name, 0.0) + value for name, value in gradient.items()}
         return total
 
     def __call__(self, rows: FloatArray, points: FloatArray | None = None, out: FloatArray | None = None) -> FloatArray:
@@ -126,11 +124,6 @@ class Kernel(BaseEstimator, ABC):
         """Check the parameters and replace those that depend on data (``"median"``) by values for this sample."""
         self.check(n_features=sample.shape[1])
         return clone(self)  # type: ignore[no-any-return]
-
-    @classmethod
-    def by_name(cls) -> Self:
-        """The kernel that estimators take for its name alone."""
-        return cls()
 
     @property
     def needs_data(self) -> bool:
@@ -188,7 +181,7 @@ class Kernel(BaseEstimator, ABC):
 def as_kernel(kernel: Any) -> Kernel:
     """Return the kernel object for a name, a kernel, or a function of two matrices.
 
-    By name the Gaussian and Matérn kernels take their length scale from the data (the median distance).
+    By name stationary kernels take their length scale from the data (the median distance).
 
     Examples
     --------
@@ -196,13 +189,14 @@ def as_kernel(kernel: Any) -> Kernel:
     >>> as_kernel("gaussian")
     Gaussian(length_scale='median')
     """
-    from mercer.kernels import KERNELS, Function
+    from mercer.kernels import KERNELS, Function, Stationary
 
     if isinstance(kernel, Kernel):
         return kernel
     named = {each.name: each for each in KERNELS if each.name is not None}
     if isinstance(kernel, str) and kernel in named:
-        return named[kernel].by_name()
+        found = named[kernel]
+        return found(length_scale="median") if issubclass(found, Stationary) else found()
     if callable(kernel) and not isinstance(kernel, type):
         return Function(kernel)
     names = ", ".join(repr(name) for name in named)

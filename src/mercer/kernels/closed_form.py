@@ -34,10 +34,6 @@ if TYPE_CHECKING:
     from mercer.kernels.base import Kernel
 
 
-# Whole powers up to here are products of repeated squares, seven at most; others are left to the language's function.
-LARGEST_PRODUCT = 127
-
-
 @dataclass(frozen=True)
 class OfDistance:
     """amplitude · (1 - r/radius)₊^power · polynomial(r) · decay(r); without a radius the second factor is 1."""
@@ -91,5 +87,5 @@ def closed_form(kernel: Kernel, n_features: int) -> Form:
 
 
 def is_product(power: float) -> bool:
-    """Whether a power is to be written as products."""
-    return float(power).is_integer() and 0 <= power <= LARGEST_PRODUCT
+    """Whether a power is a product of repeated squares, seven at most; others are left to the language's function."""
+    return float(power).is_integer() and 0 <= power <= 127

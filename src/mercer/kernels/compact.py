@@ -11,7 +11,7 @@ symbol      code                meaning
 θ           ``radius``          of the support, in units of ℓ
 ν           ``exponent``        of Askey's factor
 k           ``smoothness``      functions of the model are differentiable k times
-q           ``_q``              ⌊dimension/2⌋ + k + 1
+p           ``_p``              ⌊dimension/2⌋ + 2k + 1, the power of Wendland's factor
 ==========  ==================  ============================================================
 """
 
@@ -105,7 +105,7 @@ class Compact(Stationary):
 
         So the kernel is as precise, and its edge as sharp, for a narrow support as for a wide one.
         """
-        far, _, rounding, kink = super().limits(dtype)
+        far, _, rounding, kink, _ = super().limits(dtype)
         radius = representable(self.radius, dtype)
         edge = -0.5 * radius**2
         # Of rows that are not far |x̃| is at most 8 or the radius, and with it grows the error of r: the steepness times

@@ -1,7 +1,7 @@
 """The Gaussian kernel, cut off by Askey's factor."""
 
 import math
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import clone
@@ -68,6 +68,8 @@ class CompactGaussian(Compact):
     (True, False)
     """
 
+    smooth_at_zero: ClassVar[bool] = False  # Askey's factor has a kink
+
     def __init__(
         self,
         length_scale: Any = 1.0,
@@ -83,17 +85,19 @@ class CompactGaussian(Compact):
     @property
     def radius(self) -> float:
         """θ: 3√2, or the cutoff in units of the geometric mean of the length scales."""
-        return _DEFAULT_RADIUS if self.cutoff is None else float(self.cutoff) / _geometric_mean(self.length_scale)
+        if self.cutoff is None:
+            return _DEFAULT_RADIUS
+        if isinstance(self.length_scale, str):
+            msg = "a cutoff is a number of length scales only when these are numbers: call kernel.resolve(rows)."
+            raise ValueError(msg)  # noqa: TRY004  as for other values of this parameter
+        scales = np.ravel(np.asarray(self.length_scale, dtype=np.float64))
+        # Relative to the first, so that equal length scales have exactly their value as mean.
+        return float(self.cutoff) / float(scales[0] * np.exp(np.mean(np.log(scales) - np.log(scales[0]))))
 
     @property
     def steepness(self) -> float:
         """The exponent."""
         return float(self._number("exponent"))
-
-    @property
-    def smooth_at_zero(self) -> bool:
-        """No: Askey's factor has a kink."""
-        return False
 
     def is_guaranteed(self, n_features: int) -> bool:
         """Whether ν ≥ (d+1)/2."""
@@ -142,13 +146,3 @@ class CompactGaussian(Compact):
         squares = np.where(slopes != 0, -2.0 * exponents, 0.0)
         by_radius = np.vdot(squares, slopes - values)
         return np.asarray(by_scale - by_radius / np.size(self.length_scale))  # ∂log θ/∂log ℓ_f = -1/d
-
-
-def _geometric_mean(length_scale: Any) -> float:
-    if isinstance(length_scale, str):
-        msg = "a cutoff is a number of length scales only when these are numbers: call kernel.resolve(rows)."
-        raise ValueError(msg)  # noqa: TRY004  as for other values of this parameter
-    scales = np.ravel(np.asarray(length_scale, dtype=np.float64))
-    logarithms = np.log(scales)
-    # Relative to the first, so that equal length scales have exactly their value as mean.
-    return float(scales[0] * np.exp(np.mean(logarithms - logarithms[0])))

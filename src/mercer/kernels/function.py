@@ -1,14 +1,12 @@
 """Any Python function as a kernel."""
 
 from collections.abc import Callable
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 import numpy as np
 
 from mercer._typing import FloatArray
 from mercer.kernels.base import Kernel, Section, check_positive, tile_buffer
-
-_DIAGONAL_BLOCK = 64  # rows per block whose kernel matrix is formed to read its diagonal
 
 
 class Function(Kernel):
@@ -50,20 +48,6 @@ class Function(Kernel):
         """Prepare k(·, points) for many tiles of rows."""
         self.check()
         return _FunctionSection(self, points, dtype=np.dtype(dtype))
-
-    def diagonal(self, rows: FloatArray) -> FloatArray:
-        """Diagonal of the kernel matrices of small blocks of rows."""
-        blocks = [rows[start : start + _DIAGONAL_BLOCK] for start in range(0, len(rows), _DIAGONAL_BLOCK)]
-        return np.concatenate([np.diagonal(self(block)) for block in blocks] or [np.empty(0)])
-
-    def gradients(
-        self, rows: FloatArray, points: FloatArray, weights: FloatArray, *, parameters: bool = True
-    ) -> NoReturn:
-        """Refused: the derivative of an arbitrary function is not known."""
-        raise NotImplementedError(
-            "A kernel given as a function has no known gradient. Use a kernel of mercer.kernels, or subclass "
-            "mercer.kernels.Kernel and write `gradients`."
-        )
 
 
 class _FunctionSection(Section):

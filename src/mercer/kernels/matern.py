@@ -58,16 +58,12 @@ class Matern(Stationary):
     """
 
     name: ClassVar[str | None] = "matern"
+    smooth_at_zero: ClassVar[bool] = False  # Matérn 1/2 has a kink, the others' high derivatives have
 
     def __init__(self, length_scale: Any = 1.0, nu: float = 1.5, amplitude: float = 1.0) -> None:
         self.length_scale = length_scale
         self.nu = nu
         self.amplitude = amplitude
-
-    @property
-    def smooth_at_zero(self) -> bool:
-        """No: Matérn 1/2 has a kink, the others' high derivatives have."""
-        return False
 
     def check(self, n_features: int | None = None) -> None:
         """Raise ``ValueError`` also for a smoothness that is not implemented."""

@@ -7,9 +7,8 @@ import numpy as np
 
 from mercer._stored import stored
 from mercer._typing import FloatArray
-from mercer.kernels.base import Gradients, Kernel, Section, check_positive
+from mercer.kernels.base import Gradients, Kernel, Section, check_positive, tile_buffer
 from mercer.kernels.closed_form import OfInnerProduct
-from mercer.kernels.linear import InnerProducts
 
 
 @stored
@@ -62,7 +61,7 @@ class Polynomial(Kernel):
     def bind(self, points: FloatArray, dtype: Any = np.float64) -> Section:
         """Prepare k(·, points) for many tiles of rows."""
         self.check()
-        return _PolynomialSection(self, points, dtype=np.dtype(dtype))
+        return _PolynomialSection(self, points, np.dtype(dtype))
 
     def diagonal(self, rows: FloatArray) -> FloatArray:
         """A (s|x|² + c)^p."""
@@ -74,22 +73,22 @@ class Polynomial(Kernel):
         """Contract ∂k/∂z = A p s (s x·z + c)^(p-1) x, and by log scale, log offset, log amplitude; see ``Kernel``."""
         rows = np.asarray(rows, dtype=np.float64)
         inner = rows @ np.asarray(points, dtype=np.float64).T
-        by_points = np.asarray(self.scale * (weights * self._slopes(inner)).T @ rows)
-        return by_points, self._contracted(inner, weights) if parameters else {}
+        slopes = weights * self._slopes(inner)
+        by_points = np.asarray(self.scale * slopes.T @ rows)
+        return by_points, self._contracted(inner, weights, slopes) if parameters else {}
 
     def diagonal_gradient(self, rows: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
         """As above, with x·x in place of x·z."""
-        return self._contracted(_squares(rows), weights)
+        inner = _squares(rows)
+        return self._contracted(inner, weights, weights * self._slopes(inner))
 
-    def _contracted(self, inner: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
-        slopes = weights * self._slopes(inner)
+    def _contracted(self, inner: FloatArray, weights: FloatArray, slopes: FloatArray) -> dict[str, FloatArray]:
         gradient: dict[str, FloatArray] = {
             "scale": np.asarray(self.scale * np.sum(slopes * inner)),
+            "offset": np.asarray(self.offset * np.sum(slopes)),
             "amplitude": np.asarray(self.amplitude * np.sum(weights * self._base(inner) ** self.degree)),
         }
-        if self.offset > 0:
-            gradient["offset"] = np.asarray(self.offset * np.sum(slopes))
-        return gradient
+        return {name: gradient[name] for name in self.log_parameters}
 
     def _base(self, inner: FloatArray) -> FloatArray:
         return self.scale * inner + self.offset
@@ -104,14 +103,19 @@ class Polynomial(Kernel):
 
 
 class _PolynomialSection(Section):
-    def __init__(self, kernel: Polynomial, points: FloatArray, *, dtype: np.dtype[Any]) -> None:
-        self._inner = InnerProducts(points, factor=float(kernel.scale), dtype=dtype)
+    def __init__(self, kernel: Polynomial, points: FloatArray, dtype: np.dtype[Any]) -> None:
         self.n_points, self.dtype = len(points), dtype
         self._offset, self._degree = dtype.type(kernel.offset), int(kernel.degree)
         self._amplitude = dtype.type(kernel.amplitude)
+        self._is_linear = self._degree == 1 and self._offset == 0
+        factor = float(kernel.scale) * (float(kernel.amplitude) if self._is_linear else 1.0)
+        self._points = np.ascontiguousarray((factor * np.asarray(points, dtype=np.float64)).astype(dtype).T)
 
     def tile(self, rows: FloatArray, out: FloatArray | None = None) -> FloatArray:
-        out = self._inner.tile(rows, out)
+        out = tile_buffer(self, len(rows), out)
+        np.matmul(np.ascontiguousarray(rows, dtype=self.dtype), self._points, out=out)
+        if self._is_linear:
+            return out
         out += self._offset
         with np.errstate(over="ignore"):  # who uses the values refuses infinities
             np.power(out, self._degree, out=out)

@@ -21,35 +21,19 @@ runs ten times slower.
 import hashlib
 import math
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from types import FunctionType
 from typing import Any
 
 import numpy as np
 
-from mercer._jit import array_at, bits_to_float, float_to_bits, inlined, jit, jit_sum, overload, scalar
-from mercer._typing import FloatArray, IntArray
+from mercer._jit import array_at, inlined, jit, jit_sum, overload, scalar
+from mercer._typing import FloatArray
 from mercer.kernels.closed_form import is_product
 
 Profile = Callable[[FloatArray], None]  # replaces exponents by values, in place
 
 CUTOFF = {np.dtype(np.float64): 1e-150, np.dtype(np.float32): 1e-18}
-
-_LOWEST64 = math.log(1e-150)
-_LOWEST32 = np.float32(math.log(1e-18))
-_LOG2E = 1.0 / math.log(2.0)
-_LOG2E32 = np.float32(_LOG2E)
-# ln 2 in two parts, the first with trailing zero bits so that its product with an integer is exact.
-_LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
-_LN2_HIGH32, _LN2_LOW32 = np.float32(0.693359375), np.float32(-2.12194440e-4)
-# Adding 1.5·2^52 (1.5·2^23) rounds to an integer and leaves it in the low bits.
-_ROUND64, _ROUND32 = 6755399441055744.0, np.float32(12582912.0)
-_ONE_BITS64, _ONE_BITS32 = np.int64(1023 << 52), np.int32(127 << 23)
-_MANTISSA64, _MANTISSA32 = np.int64(52), np.int32(23)
-# Taylor coefficients 1/k!: on |t| <= ln(2)/2 the first omitted term is below 2^-53 (2^-24).
-_T2, _T3, _T4, _T5, _T6, _T7, _T8, _T9, _T10, _T11, _T12 = (1.0 / math.factorial(k) for k in range(2, 13))
-_F2, _F3, _F4, _F5, _F6, _F7 = (np.float32(1.0 / math.factorial(k)) for k in range(2, 8))
-_ONE32, _ZERO32 = np.float32(1.0), np.float32(0.0)
 
 
 def exp(x: Any) -> Any:
@@ -57,42 +41,35 @@ def exp(x: Any) -> Any:
     return math.exp(min(x, 0.0))
 
 
-def _exp64(x: Any) -> Any:
-    clipped = max(min(x, 0.0), _LOWEST64)
-    rounded = clipped * _LOG2E + _ROUND64
-    k = rounded - _ROUND64
-    t = (clipped - k * _LN2_HIGH) - k * _LN2_LOW
-    p = _T12 * t + _T11
-    p = p * t + _T10
-    p = p * t + _T9
-    p = p * t + _T8
-    p = p * t + _T7
-    p = p * t + _T6
-    p = p * t + _T5
-    p = p * t + _T4
-    p = p * t + _T3
-    p = p * t + _T2
-    p = p * t + 1.0
-    p = p * t + 1.0
-    power = bits_to_float((float_to_bits(rounded) << _MANTISSA64) + _ONE_BITS64)
-    return p * power if x > _LOWEST64 else 0.0
+def _exp_of(real: Any, integer: Any, ln2_high: float, ln2_low: float, degree: int) -> Callable[[Any], Any]:
+    """The exponential of a dtype, with integers of its size, by Taylor's polynomial on |t| <= ln(2)/2.
+
+    ln 2 is given in two parts, the first with trailing zero bits so that its product with an integer is exact.
+    """
+    lowest, zero, log2e = real(math.log(CUTOFF[np.dtype(real)])), real(0.0), real(1.0 / math.log(2.0))
+    high, low, n_bits, one_bits = real(ln2_high), real(ln2_low), integer(np.finfo(real).nmant), real(1.0).view(integer)
+    rounding = real(1.5 * 2.0 ** np.finfo(real).nmant)  # added, it rounds to an integer and leaves it in the low bits
+    leading, *others = (real(1.0 / math.factorial(k)) for k in range(degree, -1, -1))
+    coefficients = tuple(others)
+
+    def compiled(x: Any) -> Any:
+        clipped = max(min(x, zero), lowest)
+        rounded = clipped * log2e + rounding
+        k = rounded - rounding
+        t = (clipped - k * high) - k * low
+        p = leading
+        for coefficient in coefficients:
+            p = p * t + coefficient
+        # Numba widens 32-bit integer arithmetic to 64 bits: narrow it again.
+        power = integer((real(rounded).view(integer) << n_bits) + one_bits).view(real)
+        return p * power if x > lowest else zero
+
+    return compiled
 
 
-def _exp32(x: Any) -> Any:
-    clipped = max(min(x, _ZERO32), _LOWEST32)
-    rounded = clipped * _LOG2E32 + _ROUND32
-    k = rounded - _ROUND32
-    t = (clipped - k * _LN2_HIGH32) - k * _LN2_LOW32
-    p = _F7 * t + _F6
-    p = p * t + _F5
-    p = p * t + _F4
-    p = p * t + _F3
-    p = p * t + _F2
-    p = p * t + _ONE32
-    p = p * t + _ONE32
-    # Numba widens 32-bit integer arithmetic to 64 bits: narrow it again.
-    power = bits_to_float(np.int32((float_to_bits(rounded) << _MANTISSA32) + _ONE_BITS32))
-    return p * power if x > _LOWEST32 else _ZERO32
+# The first omitted terms are below 2^-53 and 2^-24.
+_exp64 = _exp_of(np.float64, np.int64, 6.93147180369123816490e-01, 1.90821492927058770002e-10, 12)
+_exp32 = _exp_of(np.float32, np.int32, 0.693359375, -2.12194440e-4, 7)
 
 
 @overload(exp, inline="always", jit_options={"fastmath": {"contract"}})
@@ -113,26 +90,14 @@ def power(base: Any, exponent: Any, one: Any) -> Any:
 
 
 def _integer_power(base: Any, exponent: Any, one: Any) -> Any:
-    # The bits are the same for the whole tile: without a loop over them the loop over the tile vectorises. Squares that
-    # are not used stay at one, so that they cannot be subnormal.
-    result = base if exponent & 1 else one
-    square = base if exponent > 1 else one
-    square = square * square
-    result = result * square if exponent & 2 else result
-    square = square if exponent > 3 else one
-    square = square * square
-    result = result * square if exponent & 4 else result
-    square = square if exponent > 7 else one
-    square = square * square
-    result = result * square if exponent & 8 else result
-    square = square if exponent > 15 else one
-    square = square * square
-    result = result * square if exponent & 16 else result
-    square = square if exponent > 31 else one
-    square = square * square
-    result = result * square if exponent & 32 else result
-    square = square if exponent > 63 else one
-    return result * (square * square) if exponent & 64 else result
+    # A fixed number of steps, so that the loop over the tile vectorises. Squares that are not used stay at one: they
+    # cannot be subnormal.
+    result, square = one, base
+    for bit in (1, 2, 4, 8, 16, 32, 64):
+        result = result * square if exponent & bit else result
+        square = square if exponent >= bit + bit else one
+        square = square * square
+    return result
 
 
 def _real_power(base: Any, exponent: Any, one: Any) -> Any:
@@ -167,9 +132,12 @@ def _fill_and_flush(tile: FloatArray, amplitude: Any, smallest: Any, *numbers: A
 
 
 class Elementwise:
-    """A formula of an exponent and some numbers, as Python and as compiled loops; see ``elementwise``."""
+    """A compiled loop over tiles of a formula of one exponent; the loop is compiled on its first use.
 
-    def __init__(self, formula: Callable[..., Any], *, vanishes: bool) -> None:
+    ``formula(E, *numbers)`` may use whatever Numba supports, and ``exp``, ``distance`` and ``power`` of this module.
+    """
+
+    def __init__(self, formula: Callable[..., Any], *, vanishes: bool = False) -> None:
         given: Any = formula
         if given.__closure__ or given.__defaults__ or given.__kwdefaults__:  # compiled code would be told apart by none
             msg = f"the formula {formula.__qualname__} must take its numbers as arguments, not from its surroundings."
@@ -194,23 +162,18 @@ class Elementwise:
     def _flushing(self) -> Any:
         return self._loop(_fill_and_flush)
 
-    @cached_property
-    def _compiled(self) -> Any:
-        return scalar(self.formula)
-
     def _loop(self, template: Any) -> Any:
         """The template with this formula, under the formula's name and place: by these its code is found on disk."""
         own: Any = self.formula
-        line, text = own.__code__.co_firstlineno, own.__code__
+        text = own.__code__
         used = {name: own.__globals__[name] for name in text.co_names if name in own.__globals__}
         numbers = {name: value for name, value in used.items() if isinstance(value, int | float)}
         content = repr((text.co_code, text.co_consts, text.co_names, numbers)).encode()
         mark = hashlib.sha256(content).hexdigest()[:8]  # tells formulas of one name and line apart
         name = f"{own.__qualname__}{template.__name__}_{mark}"
-        code = template.__code__.replace(
-            co_name=name, co_qualname=name, co_filename=own.__code__.co_filename, co_firstlineno=line
-        )
-        loop: Any = FunctionType(code, {"formula": self._compiled, "__name__": own.__module__}, name)
+        place = {"co_filename": text.co_filename, "co_firstlineno": text.co_firstlineno}
+        code = template.__code__.replace(co_name=name, co_qualname=name, **place)
+        loop: Any = FunctionType(code, {"formula": scalar(own), "__name__": own.__module__}, name)
         # Code on disk notices numbers, and sources of mercer; not what a formula takes from elsewhere.
         loop.is_kept = all(name in numbers or _is_ours(value) for name, value in used.items())
         return jit(loop)
@@ -222,17 +185,9 @@ def _is_ours(value: Any) -> bool:
     return module in {"math", "numpy"} or module.partition(".")[0] == "mercer"
 
 
-def elementwise(formula: Callable[..., Any]) -> Elementwise:
-    """Make a compiled loop over tiles of a formula of one exponent; the loop is compiled on its first use.
-
-    ``formula(E, *numbers)`` may use whatever Numba supports, and ``exp``, ``distance`` and ``power`` of this module.
-    """
-    return Elementwise(formula, vanishes=False)
-
-
-def vanishing(formula: Callable[..., Any]) -> Elementwise:
-    """As ``elementwise``, of a formula that is itself zero wherever it would be below ``CUTOFF``, as ``exp`` is."""
-    return Elementwise(formula, vanishes=True)
+elementwise = Elementwise
+# Of a formula that is itself zero wherever it would be below ``CUTOFF``, as ``exp`` is.
+vanishing = partial(Elementwise, vanishes=True)
 
 
 def smallest_value(dtype: np.dtype[Any], amplitude: float) -> float:
@@ -284,28 +239,6 @@ def scale_rows_at(rows: Any, n_rows: Any, n_features: Any, scales: Any, left: An
 
 
 @jit_sum
-def scale_points(
-    points: FloatArray,
-    places: IntArray,
-    shift: FloatArray,
-    inverse_scale: FloatArray,
-    scaled: FloatArray,
-    folded: FloatArray,
-) -> Any:
-    """Fill rows ``places`` of z̃ (m, d) and [z̃, 1, -|z̃|²/2] (m, d+2), float64 inside; return whether all are finite."""
-    n_features, finite = points.shape[1], True
-    for place in places:
-        for k in range(n_features):
-            value = scaled.dtype.type((points[place, k] - shift[k]) * inverse_scale[k])
-            scaled[place, k] = value
-            folded[place, k] = value
-        half_norm = _half_square(scaled, place, n_features)
-        folded[place, n_features + 1] = -half_norm
-        finite = finite and bool(np.isfinite(half_norm))
-    return finite
-
-
-@jit_sum
 def _exponent(row: FloatArray, point: FloatArray, inverse_scale: FloatArray) -> Any:
     squares = 0.0
     for k in range(inverse_scale.size):
@@ -327,11 +260,9 @@ def recompute_pairs(
     The tile (T, m) of exponents is changed in place; norms (T,) are -|x̃|²/2; points (m, d) and the inverse scale (d,)
     are float64. The limits are: norm |x̃|²/2 above which rows are looked at; exponent above which a value is not
     negligible; relative error of an exponent's parts; share of |x̃|²/2 below which an exponent is recomputed whatever
-    the norm (0 without a kink); exponent below which kernel values are exactly zero, and never recomputed (none without
-    the fifth).
+    the norm (0 without a kink); exponent below which kernel values are exactly zero, and never recomputed.
     """
-    far, negligible, rounding, kink = limits[:4]
-    edge = limits[-1] if len(limits) > 4 else -np.inf
+    far, negligible, rounding, kink, edge = limits
     for i in range(tile.shape[0]):
         norm = -np.float64(norms[i])
         if norm <= far:

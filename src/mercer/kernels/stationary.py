@@ -20,12 +20,11 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from scipy.spatial.distance import pdist
-from sklearn.base import clone
 
 from mercer._jit import callback
-from mercer._typing import FloatArray, IntArray
+from mercer._typing import FloatArray
 from mercer.kernels.base import Factors, Gradients, Kernel, Section, check_positive, tile_buffer
-from mercer.kernels.profiles import Elementwise, Profile, recompute_pairs, scale_points, scale_rows, scale_rows_at
+from mercer.kernels.profiles import Elementwise, Profile, recompute_pairs, scale_rows, scale_rows_at
 
 # Rows with |x̃|²/2 above this are looked at: below, the error of an exponent is 32 roundings at the most.
 FAR = 32.0
@@ -53,6 +52,7 @@ class Stationary(Kernel):
     """
 
     log_parameters: ClassVar[tuple[str, ...]] = ("length_scale", "amplitude")
+    smooth_at_zero: ClassVar[bool] = True  # whether the kernel, as a function of r, has no kink at r = 0
 
     length_scale: Any
     amplitude: Any
@@ -60,11 +60,6 @@ class Stationary(Kernel):
     @abstractmethod
     def formula(self) -> Formula:
         """φ and dφ/dE, of a kernel whose parameters are numbers."""
-
-    @property
-    def smooth_at_zero(self) -> bool:
-        """Whether the kernel, as a function of r, has no kink at r = 0."""
-        return True
 
     @property
     def own_slope(self) -> bool:
@@ -104,19 +99,12 @@ class Stationary(Kernel):
         """When exponents are computed again from differences; see ``profiles.recompute_pairs``."""
         eps = float(np.finfo(dtype).eps)
         kink = 0.0 if self.smooth_at_zero else float(np.sqrt(eps))
-        return FAR, float(np.log(eps)) - 2.0, 8.0 * eps, kink
+        return FAR, float(np.log(eps)) - 2.0, 8.0 * eps, kink, -np.inf
 
     def bind(self, points: FloatArray, dtype: Any = np.float64) -> StationarySection:
         """Prepare k(·, points) for many tiles of rows."""
         self.check(np.shape(points)[1])
         return StationarySection(self.for_dimension(np.shape(points)[1]), points, np.dtype(dtype))
-
-    def rebind(self, section: Section, points: FloatArray, changed: slice | IntArray) -> Section:
-        """Change some points of a section in place; its centre stays."""
-        if not isinstance(section, StationarySection) or section.n_points != len(points):
-            return self.bind(points)
-        section.replace(points[changed], changed)
-        return section
 
     def diagonal(self, rows: FloatArray) -> FloatArray:
         """k(x, x) = amplitude."""
@@ -137,11 +125,6 @@ class Stationary(Kernel):
         if scale.ndim == 1 and n_features is not None and scale.size != n_features:
             raise ValueError(f"length_scale has {scale.size} values, but the rows have {n_features} features.")
 
-    @classmethod
-    def by_name(cls) -> Self:
-        """With the median distance for a length scale."""
-        return cls(length_scale="median")
-
     @property
     def needs_data(self) -> bool:
         """Whether the length scale is to be the median distance."""
@@ -149,11 +132,10 @@ class Stationary(Kernel):
 
     def resolve(self, sample: FloatArray, weights: FloatArray | None = None) -> Self:
         """Replace ``length_scale="median"`` by the median distance of the sample."""
-        self.check(n_features=sample.shape[1])
-        resolved = clone(self)
+        resolved = super().resolve(sample, weights)
         if self.needs_data:
             resolved.length_scale = median_distance(sample, weights)
-        return resolved  # type: ignore[no-any-return]
+        return resolved
 
     def gradients(
         self, rows: FloatArray, points: FloatArray, weights: FloatArray, *, parameters: bool = True
@@ -164,7 +146,7 @@ class Stationary(Kernel):
         slopes = exponents.copy()
         kernel.slope(slopes.dtype)(slopes)
         slopes *= weights  # g_ij k'(E_ij)
-        x, z = section.scaled(rows), section.points
+        x, z = (rows - section.shift) * section.inverse_scale, section.points
         with np.errstate(over="ignore", invalid="ignore"):
             by_points, by_scale = kernel._contract(slopes, exponents, x, z)
         if not (np.all(np.isfinite(by_points)) and np.all(np.isfinite(by_scale))):
@@ -215,32 +197,27 @@ class StationarySection(Section):
         self.n_points, self.n_features = points.shape
         self._inverse_scale64 = kernel.inverse_scale(self.n_features)
         self.kernel, self.dtype, self._profile = kernel, dtype, kernel.profile(dtype)
-        self._given = np.array(points)  # a copy: the caller's points may change
         # The shift in the tile's own dtype, so that rows and points are moved by exactly the same amount; the median,
         # because an outlier among the points must not move the others.
         self.shift = (np.median(points, axis=0) if len(points) else np.zeros(self.n_features)).astype(dtype)
-        self._shift64 = self.shift.astype(np.float64)
         self.inverse_scale = self._inverse_scale64.astype(dtype)
-        self.points = np.empty(points.shape, dtype=dtype)  # z̃, (m, d)
-        self._folded = np.ones((self.n_points, self.n_features + 2), dtype=dtype).T  # (d+2, m)
         self._limits = kernel.limits(dtype)
-        self._fill(slice(None))
+        self.replace(points)
 
-    def replace(self, points: FloatArray, places: slice | IntArray) -> None:
-        """Put points in the places of others."""
-        self._given[places] = points
-        self._fill(places)
-
-    def _fill(self, places: slice | IntArray) -> None:
-        if isinstance(places, slice):
-            places = np.arange(*places.indices(self.n_points))
+    def replace(self, points: FloatArray) -> bool:
+        """Take as many other points; the centre stays."""
+        if len(points) != self.n_points:
+            return False
+        d, self._given = self.n_features, np.array(points)  # a copy: the caller's points may change
+        folded = np.empty((self.n_points, d + 2), dtype=self.dtype)
+        scale_rows(self._given, self.shift, self._inverse_scale64, folded)  # float64 inside
+        folded[:, d + 1] = folded[:, d]
+        folded[:, d] = 1.0
+        self.points, self.right_factors = folded[:, :d], folded.T  # z̃, (m, d), and [z̃, 1, -|z̃|²/2]
         # Where norms overflow, pairs with such points are computed from differences.
-        if not scale_points(self._given, places, self._shift64, self._inverse_scale64, self.points, self._folded.T):
+        if not np.all(np.isfinite(folded[:, d + 1])):
             self._limits = (-1.0, *self._limits[1:])
-
-    def scaled(self, rows: FloatArray) -> FloatArray:
-        """x̃ = (x - shift)/ℓ."""
-        return np.asarray((np.asarray(rows, dtype=self.dtype) - self.shift) * self.inverse_scale)
+        return True
 
     def exponents(self, rows: FloatArray, out: FloatArray | None = None) -> FloatArray:
         """E = -|x̃ - z̃|²/2, to rounding where the kernel is not negligible."""
@@ -252,7 +229,7 @@ class StationarySection(Section):
         largest = scale_rows(rows, self.shift, self.inverse_scale, folded)
         far = not largest <= self._limits[0]
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows is recomputed
-            np.matmul(folded, self._folded, out=out)
+            np.matmul(folded, self.right_factors, out=out)
         if far or self._limits[3] > 0:
             norms = folded[:, self.n_features]
             recompute_pairs(out, norms, rows, self._given, self._inverse_scale64, self._limits)
@@ -272,11 +249,6 @@ class StationarySection(Section):
         scales = np.concatenate([self.shift, self.inverse_scale])
         parameters, scaling = np.concatenate([profile[1], self._limits[:3]]), callback(scale_rows_at, "fiifff")
         return Factors(self.n_features + 2, scaling, scales, FARTHEST, profile[0], parameters)
-
-    def left_factors(self, rows: FloatArray) -> FloatArray | None:
-        """[x̃, -|x̃|²/2, 1]."""
-        left = np.empty((len(rows), self.n_features + 2))
-        return left if scale_rows(rows, self.shift, self.inverse_scale, left) <= FARTHEST else None
 
 
 def median_distance(sample: FloatArray, weights: FloatArray | None = None) -> float:

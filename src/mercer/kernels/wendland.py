@@ -62,6 +62,8 @@ class Wendland(Compact):
     (True, False)
     """
 
+    radius = 1.0  # the length scale is the radius
+
     def __init__(
         self, length_scale: Any = 1.0, smoothness: int = 1, dimension: int | None = None, amplitude: float = 1.0
     ) -> None:
@@ -71,17 +73,12 @@ class Wendland(Compact):
         self.amplitude = amplitude
 
     @property
-    def radius(self) -> float:
-        """One: the length scale is the radius."""
-        return 1.0
-
-    @property
     def steepness(self) -> float:
-        """The power q for smoothness 0, else 0."""
-        return float(self._q) if self.smoothness == 0 else 0.0
+        """The power p for smoothness 0, else 0."""
+        return float(self._p) if self.smoothness == 0 else 0.0
 
     @property
-    def smooth_at_zero(self) -> bool:
+    def smooth_at_zero(self) -> bool:  # type: ignore[override]
         """Whether the smoothness is above 0."""
         return self.smoothness > 0
 
@@ -127,12 +124,8 @@ class Wendland(Compact):
 
     @property
     def _p(self) -> int:
-        return self._q + int(self.smoothness)
+        return int(self._number("dimension")) // 2 + 2 * int(self.smoothness) + 1
 
     @property
     def _polynomial(self) -> tuple[float, ...]:
         return (1.0, float(self._p), (self._p**2 - 1) / 3)[: int(self.smoothness) + 1]
-
-    @property
-    def _q(self) -> int:
-        return int(self._number("dimension")) // 2 + int(self.smoothness) + 1

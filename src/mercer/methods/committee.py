@@ -32,12 +32,12 @@ from mercer.engine import (
     ConditionalStatistics,
     Executor,
     Rows,
+    SomeRows,
     conditional_statistics,
     nearest_points,
 )
 from mercer.kernels import Kernel
 from mercer.methods.frame import Frame, target_shift, used_rows
-from mercer.methods.nystrom import check_sums
 from mercer.model import KernelExpansion, as_dtype
 from mercer.solvers.ridge import RidgeProblem, RidgeSolution
 
@@ -81,7 +81,7 @@ class CommitteeSummary:
 
     def check_stored(self) -> None:
         """Refuse sums and a model of another basis."""
-        check_sums(self.statistics.normal, n_features=len(self.frame.lower), target_shift=self.target_shift)
+        self.frame.check_sums(self.statistics.normal, self.target_shift)
         self.frame.check_expansion(vars(self).get("expansion"), len(self.target_shift))
 
     @classmethod
@@ -103,8 +103,8 @@ class CommitteeSummary:
 
     def merged(self, other: CommitteeSummary) -> CommitteeSummary:
         """Return the summary of both sets of blocks."""
-        theirs = other.statistics.with_targets_shifted(other.target_shift - self.target_shift)
-        return replace(self, statistics=self.statistics + theirs)
+        normal = other.statistics.normal.with_targets_shifted(other.target_shift - self.target_shift)
+        return replace(self, statistics=self.statistics + replace(other.statistics, normal=normal))
 
     def is_drowned(self, noise: float) -> bool:
         """Whether the sums' rounding is a visible share of the prior, because of a noise near rounding of k(x, x)."""
@@ -258,7 +258,7 @@ def _by_clusters(
     n_sampled = min(len(index), _SAMPLE_PER_CLUSTER * n_clusters)
     sample = rows.take(np.sort(random_state.choice(index, n_sampled, replace=False)))
     centres = cluster_centres(sample, n_clusters, scale, random_state)
-    some = rows if len(index) == rows.n_rows else rows.subset(index)
+    some = rows if len(index) == rows.n_rows else SomeRows(rows, index)
     labels = nearest_points(some, centres, scale, executor=executor)
     parts = [part for part in (index[labels == label] for label in range(n_clusters)) if len(part)]
     if max(map(len, parts)) > _NO_PROGRESS * len(index):

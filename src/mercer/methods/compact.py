@@ -1,16 +1,4 @@
-r"""The LS-SVM on a kernel of compact support: the exact system, on a sparse matrix.
-
-===========  ==================  ============  ==========================================
-symbol       code                shape         meaning
-===========  ==================  ============  ==========================================
-Ω            ``gram``            (n, n)        kernel matrix, sparse
-H            ``system``          (n, n)        Ω + W⁻¹/γ, with 1/γ = ``noise``
-η, ν         ``eta``, ``nu``     (n,), (n, p)  H⁻¹1 and H⁻¹y
-s            ``total``                         1ᵀη
-b            ``intercept``       (p,)          ηᵀy/s
-α            ``coefficients``    (n, p)        ν - ηb
-===========  ==================  ============  ==========================================
-"""
+"""The LS-SVM on a kernel of compact support: the exact system, on a sparse matrix (see ``lssvm`` for the symbols)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from mercer._typing import AnyArray, FloatArray, IntArray
+from mercer._typing import AnyArray, FloatArray
 from mercer.engine import ArrayTable, Executor, RowPass, Rows, Sequence, SparseKernel, Tile, neighbour_distance
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.kernels import Compact, Wendland
 from mercer.methods.compact_system import CompactSystem, Options, least_eigenvalue
+from mercer.methods.exact import LssvmSolution, solve_lssvm
 from mercer.methods.frame import resolve_kernel, used_rows
-from mercer.methods.lssvm import LssvmSolution, solve_lssvm
 from mercer.model import KernelExpansion
 
 _SAMPLE = 256  # rows whose neighbours are counted for length_scale="auto"
@@ -48,7 +36,6 @@ class CompactFit:
     sparse_kernel: SparseKernel
     system: CompactSystem
     eta: FloatArray | None  # H⁻¹1, in places, with an intercept
-    n_neighbours: IntArray  # of each row, without itself
     min_eigenvalue: float | None  # a bound, where the kernel does not guarantee definiteness
     condition: float
     robust_weights: FloatArray | None  # one for each row of the table
@@ -79,7 +66,7 @@ def fit_compact(
     min_eigenvalue = None if guaranteed else least_eigenvalue(gram, smallest, rng, executor)
 
     def solved(weights: FloatArray) -> tuple[CompactSystem, LssvmSolution]:
-        system = CompactSystem(sparse_kernel, gram, noise / weights, options)
+        system = CompactSystem(gram, noise / weights, options)
         return system, solve_lssvm(lambda right: system.solve(right, executor), targets, weights, intercept=intercept)
 
     (system, solution), robust_weights = solved(weights), None
@@ -96,7 +83,6 @@ def fit_compact(
         sparse_kernel=sparse_kernel,
         system=system,
         eta=solution.eta,
-        n_neighbours=np.diff(gram.starts) - 1,
         min_eigenvalue=min_eigenvalue,
         condition=system.condition(min_eigenvalue or 0.0, rng, executor),
         robust_weights=robust_weights,
@@ -118,12 +104,17 @@ def resolve_compact(
     if kernel.is_automatic:
         kernel.check(table.n_features)
         index = np.arange(table.n_rows) if table.weights is None else np.flatnonzero(table.weights)
-        sample = table.rows.take(np.sort(rng.permutation(index)[:_SAMPLE]))
-        kernel = kernel.with_radius(
-            neighbour_distance(table.rows.subset(index), sample, _NEIGHBOURS, executor=executor)
-        )
+        kernel = with_neighbours(kernel, table.subset(index).rows, _NEIGHBOURS, rng=rng, executor=executor)
     resolved: Compact = resolve_kernel(kernel, table, random_state)
     return resolved
+
+
+def with_neighbours(
+    kernel: Compact, rows: Rows, number: int, *, rng: np.random.Generator, executor: Executor
+) -> Compact:
+    """A copy whose support, the same for all features, has so many other rows on average."""
+    sample = rows.take(np.sort(rng.permutation(rows.n_rows)[:_SAMPLE]))
+    return kernel.with_radius(neighbour_distance(rows, sample, number, executor=executor))
 
 
 def hampel_weights(residuals: FloatArray, weights: FloatArray) -> FloatArray:
@@ -175,15 +166,14 @@ class CompactVariance:
         """Covariance of the function between the rows, shape (n, n)."""
         block = rows.read(0, rows.n_rows).astype(np.float64)
         values = self.sparse_kernel.cross(block)
-        result = self.kernel(block) - values @ self.system.solve(_columns(values), executor)
+        result = self.kernel(block) - values @ self.system.solve(values.T.toarray(), executor)
         if self.eta is not None:
             residual = 1.0 - values @ self.eta
             result += np.outer(residual, residual) / np.sum(self.eta)
         result = (result + result.T) / 2
         if len(result):
             self._refuse_negative(float(np.linalg.eigvalsh(result)[0]) / len(result), "an eigenvalue of the covariance")
-        diagonal = np.einsum("ii->i", result)
-        diagonal[...] = self._not_negative(diagonal)
+        np.fill_diagonal(result, self._not_negative(np.diagonal(result)))
         return np.asarray(result)
 
     def _not_negative(self, variances: FloatArray) -> FloatArray:
@@ -221,9 +211,4 @@ class _Reduction(RowPass):
 
 
 def _by_gradients(system: CompactSystem, executor: Executor, values: Any) -> FloatArray:
-    return np.asarray(values.multiply(system.solve(_columns(values), executor).T).sum(axis=1))
-
-
-def _columns(values: Any) -> FloatArray:
-    """Sparse rows as right-hand sides, in float64 as conjugate gradients need it."""
-    return np.asarray(values.T.toarray(), dtype=np.float64)
+    return np.asarray(values.multiply(system.solve(values.T.toarray(), executor).T).sum(axis=1))

@@ -15,9 +15,9 @@ from sklearn.exceptions import ConvergenceWarning
 from mercer._stored import stored
 from mercer._stored.checks import check_finite, check_shape, need
 from mercer._typing import FloatArray
-from mercer.engine import Executor, Sequence, SparseGram, SparseKernel, available_memory
+from mercer.engine import Executor, Sequence, SparseGram, available_memory
 from mercer.exceptions import NotPositiveDefiniteError, warn
-from mercer.solvers.conjugate_gradient import conjugate_gradient, print_residual
+from mercer.solvers.conjugate_gradient import conjugate_gradient
 from mercer.solvers.dense import pivoted_cholesky
 from mercer.solvers.lanczos import extreme_eigenvalues, stochastic_log_determinant
 from mercer.solvers.preconditioners import Incomplete, Jacobi, NystromPreconditioner, Unchanged
@@ -66,14 +66,14 @@ class CompactSystem:
     factor: SparseFactor | None
     _precondition: Preconditioner | None
 
-    def __init__(self, kernel: SparseKernel, gram: SparseGram, diagonal: FloatArray, options: Options) -> None:
+    def __init__(self, gram: SparseGram, diagonal: FloatArray, options: Options) -> None:
         self.gram, self.diagonal, self.options = gram, diagonal, options
         self.n_iter = 1
         self.factor = self._factored()
-        self._precondition = self._make_preconditioner(kernel) if self.factor is None else None
+        self._precondition = None  # until it is needed
 
     def __getstate__(self) -> dict[str, Any]:
-        # What is made of functions cannot be pickled: the diagonal takes its place.
+        # What is made of functions cannot be pickled, and is made again where it is needed.
         return vars(self) | ({"_precondition": None} if self.options.preconditioner == "two-level" else {})
 
     def check_stored(self) -> None:
@@ -86,11 +86,6 @@ class CompactSystem:
             need(pivots is None or len(pivots) == n, "a factor is not of the size of its matrix.")
         need(self.factor is not None or np.all(self.diagonal > 0), "noises are not positive.")
 
-    def rebuild_preconditioner(self, kernel: SparseKernel) -> None:
-        """Make the two-level preconditioner, which is made of functions and not stored, of the same numbers again."""
-        if self.factor is None and self.options.preconditioner == "two-level":
-            self._precondition = self._make_preconditioner(kernel)
-
     def apply(self, vectors: FloatArray, executor: Executor) -> FloatArray:
         """H v for vectors (n, p)."""
         return self.gram.times(vectors, executor=executor) + self.diagonal[:, np.newaxis] * vectors
@@ -99,14 +94,12 @@ class CompactSystem:
         """H⁻¹ right, for right-hand sides (n, p)."""
         if self.factor is not None:
             return self.factor.solve(right)
-        options = self.options
+        if self._precondition is None:
+            self._precondition = self._make_preconditioner()
+        options, apply, verbose = self.options, partial(self.apply, executor=executor), executor.verbose
+        right = right.astype(np.float64, copy=False)  # or steps would be rounded to float32
         result = conjugate_gradient(
-            partial(self.apply, executor=executor),
-            right,
-            precondition=self._precondition or Jacobi(self.diagonal + self._prior),
-            tol=options.tol,
-            max_iter=options.max_iter,
-            callback=print_residual if executor.verbose else None,
+            apply, right, precondition=self._precondition, tol=options.tol, max_iter=options.max_iter, verbose=verbose
         )
         self.n_iter = result.iterations
         if not result.converged:
@@ -135,17 +128,10 @@ class CompactSystem:
 
     def condition(self, least: float, rng: np.random.Generator, executor: Executor) -> float:
         """Estimate of the condition number of H, from above if there is noise; ``least`` bounds eigenvalues of K."""
-        noise, apply = float(np.min(self.diagonal)), partial(self.apply, executor=executor)
-        found = extreme_eigenvalues(
-            apply, self.gram.n_points, tol=_TOLERANCE, max_iter=_SPECTRUM_STEPS, rng=rng, scale=noise
-        )
+        noise, apply, n = float(np.min(self.diagonal)), partial(self.apply, executor=executor), self.gram.n_points
+        found = extreme_eigenvalues(apply, n, tol=_TOLERANCE, max_iter=_SPECTRUM_STEPS, rng=rng, scale=noise)
         # The largest eigenvalue is found at once, the least slowly and from above: noise bounds it from below.
         return found.largest / (noise + least if noise + least > 0 else found.smallest)
-
-    @property
-    def _prior(self) -> float:
-        """The number on the diagonal of K."""
-        return float(np.max(self.gram.values, initial=0.0))
 
     def _factored(self) -> SparseFactor | None:
         """The factor, if it is asked for, or if it is small."""
@@ -174,14 +160,13 @@ class CompactSystem:
         """
         if self.gram.n_points <= _PART:
             return False
-        whole = self.gram.first(_PART)
-        parts = (sparse.csr_array(whole[: _PART // 2, : _PART // 2]), whole)
+        parts = (self.gram.as_scipy()[:size, :size] for size in (_PART // 2, _PART))
         half_fill, fill = (count_fill(part, ordering_permutation(part, "amd")) for part in parts)
         guess = fill * (self.gram.n_points / _PART) ** np.log2(fill / half_fill)
         return bool(guess > _SLACK * _FACTORED)
 
-    def _make_preconditioner(self, kernel: SparseKernel) -> Preconditioner:
-        name = self.options.preconditioner
+    def _make_preconditioner(self) -> Preconditioner:
+        name, prior = self.options.preconditioner, float(np.max(self.gram.values))  # which is on the diagonal of K
         if name == "auto":
             available = available_memory()
             fits = available is None or _BYTES_FOR_INCOMPLETE * self.gram.nnz < available
@@ -189,10 +174,10 @@ class CompactSystem:
         if name is None:
             return Unchanged()
         if name == "jacobi":
-            return Jacobi(self.diagonal + self._prior)
+            return Jacobi(self.diagonal + prior)
         if name == "incomplete":
             return Incomplete(self.gram.plus_diagonal(self.diagonal))
-        return _two_level(kernel, self.diagonal, self._prior)
+        return _two_level(self.gram, self.diagonal, prior)
 
     def _takes_long(self) -> bool:
         """Whether conjugate gradients would need many steps: √κ/2 · log(2/tol), with κ bounded by sums of rows."""
@@ -205,16 +190,9 @@ class CompactSystem:
 def least_eigenvalue(gram: SparseGram, noise: float, rng: np.random.Generator, executor: Executor) -> float:
     """Bound the least eigenvalue of K from below; raise if K + λI is not safely positive definite."""
     scale = min(noise, 0.1 * float(np.max(gram.values, initial=0.0)))
-    affordable = max(_DEFINITE_STEPS, int(_DEFINITE_WORK / max(1, gram.nnz)))
-    found = extreme_eigenvalues(
-        partial(gram.times, executor=executor),
-        gram.n_points,
-        tol=_TOLERANCE,
-        min_iter=_LEAST_STEPS,
-        max_iter=min(affordable, _MOST_DEFINITE_STEPS),
-        rng=rng,
-        scale=scale,
-    )
+    most = min(max(_DEFINITE_STEPS, int(_DEFINITE_WORK / gram.nnz)), _MOST_DEFINITE_STEPS)
+    apply, n = partial(gram.times, executor=executor), gram.n_points
+    found = extreme_eigenvalues(apply, n, tol=_TOLERANCE, min_iter=_LEAST_STEPS, max_iter=most, rng=rng, scale=scale)
     # A residual tells that some eigenvalue is that close, and may be smaller than its distance from the least: what is
     # subtracted is the tolerance, which is larger.
     bound = min(found.bound, found.smallest - _TOLERANCE * max(abs(found.smallest), scale))
@@ -229,11 +207,10 @@ def least_eigenvalue(gram: SparseGram, noise: float, rng: np.random.Generator, e
     return bound
 
 
-def _two_level(kernel: SparseKernel, diagonal: FloatArray, prior: float) -> NystromPreconditioner:
+def _two_level(gram: SparseGram, diagonal: FloatArray, prior: float) -> NystromPreconditioner:
     """The inverse of Q + diag(K - Q) + λW⁻¹, with Q = K_nr K_rr⁻¹ K_rn on points spread over the places."""
-    n_points = len(diagonal)
-    places = np.unique(np.linspace(0, n_points - 1, min(_COARSE, n_points)).astype(np.intp))
-    columns = kernel.columns(places)  # (n, r), sparse
+    places = np.unique(np.linspace(0, len(diagonal) - 1, min(_COARSE, len(diagonal))).astype(np.intp))
+    columns = gram.as_scipy()[:, places]  # (n, r), sparse
     factor = pivoted_cholesky(columns[places].toarray(), tolerance=_RANK_TOLERANCE)
     columns, lower = sparse.csr_array(columns[:, factor.order]), factor.lower
     # What the coarse points cannot represent of a row counts as noise of its own.
@@ -242,12 +219,11 @@ def _two_level(kernel: SparseKernel, diagonal: FloatArray, prior: float) -> Nyst
     weights = noise / spread
     inner = (columns.T @ (columns * weights[:, np.newaxis])).toarray()
     half = solve_triangular(lower, inner, lower=True)
-    gram = solve_triangular(lower, half.T, lower=True)
     return NystromPreconditioner(
         times=lambda vectors: columns @ vectors,
         transposed_times=lambda vectors: columns.T @ vectors,
         lower=lower,
-        gram=gram,
+        gram=solve_triangular(lower, half.T, lower=True),
         noise=noise,
         weights=weights,
     )

@@ -8,19 +8,21 @@ H            ``matrix``          (n, n)      K + λW⁻¹
 b            ``intercept``       (p,)        intercept of the LS-SVM
 ===========  ==================  ==========  =============================
 
-Without an intercept :math:`\alpha = H^{-1}y`; with one see ``lssvm``.
+Without an intercept :math:`\alpha = H^{-1}y`. With one, :math:`\nu = H^{-1}y`, :math:`\eta = H^{-1}1`,
+:math:`b = \eta^\top y/1^\top\eta` and :math:`\alpha = \nu - \eta b`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from mercer._typing import FloatArray, IntArray
-from mercer.engine import ArrayRows, ArrayTable, Executor, Rows, kernel_matrix
+from mercer.engine import ArrayRows, ArrayTable, Executor, Rows, SomeRows, kernel_matrix
 from mercer.kernels import Kernel, Precomputed
 from mercer.methods.frame import used_rows
-from mercer.methods.lssvm import LssvmSolution, solve_lssvm
 from mercer.methods.matrix_free import solve_matrix_free
 from mercer.model import Calibration, KernelExpansion, Variance
 from mercer.model.calibration import sample_rows
@@ -30,15 +32,6 @@ from mercer.solvers.ridge import Choice, LeftOut, RidgeProblem
 
 _DECIDING_ROWS = 1500  # by which the noise is chosen: their eigenvalues take about a second
 _CALIBRATING_ROWS = 1024  # that are left out: with more, that would take as long as the fit
-
-
-@dataclass(frozen=True)
-class Iteration:
-    """How conjugate gradients work."""
-
-    tol: float
-    max_iter: int
-    random_state: Any
 
 
 @dataclass(frozen=True)
@@ -62,12 +55,14 @@ def fit_exact(
     noise: float | Choice,
     intercept: bool,
     solver: Literal["cholesky", "cg"],
-    iteration: Iteration,
+    tol: float,
+    max_iter: int,
+    random_state: Any,
     executor: Executor,
 ) -> ExactFit:
     """Solve the system of all rows of positive weight, by Cholesky in one n × n matrix or without it.
 
-    Time n³/3 and memory n², or n² kernel values for each step of conjugate gradients.
+    Time n³/3 and memory n², or n² kernel values for each step of conjugate gradients (whose parameters come last).
     """
     index = used_rows(table, 1.0 if isinstance(noise, str) else noise)
     weights = np.ones(len(index)) if table.weights is None else table.weights[index]
@@ -75,10 +70,9 @@ def fit_exact(
     targets = table.targets[index]
     if isinstance(noise, str):
         noise = choose_noise(noise, rows, kernel, points, targets, weights, intercept=intercept, executor=executor)
-    factor: CholeskyFactor | None = None
+    matrix = kernel_matrix(rows, kernel, points, executor=executor) if solver == "cholesky" else None
+    factor = None if matrix is None else _factor(matrix, noise, weights)
     found: list[IterativeSolution] = []
-    if solver == "cholesky":
-        factor = _factor(kernel_matrix(rows, kernel, points, executor=executor), noise, weights)
 
     def solve(right: FloatArray) -> FloatArray:
         if factor is not None:
@@ -86,8 +80,7 @@ def fit_exact(
         found.append(
             solve_matrix_free(
                 rows, kernel, points, right,
-                noise=noise, weights=weights, tol=iteration.tol, max_iter=iteration.max_iter,
-                random_state=iteration.random_state, executor=executor,
+                noise=noise, weights=weights, tol=tol, max_iter=max_iter, random_state=random_state, executor=executor,
             )
         )  # fmt: skip
         return found[0].value
@@ -118,7 +111,7 @@ def choose_noise(
     Of more than 1500 rows, 1500 decide: what they say of the noise is what all say of it, if not as precisely.
     """
     index = sample_rows(np.arange(len(targets)), _DECIDING_ROWS)
-    matrix = kernel_matrix(rows.subset(index), kernel, points[index], executor=executor)
+    matrix = kernel_matrix(SomeRows(rows, index), kernel, points[index], executor=executor)
     targets, weights = targets[index], weights[index]
     path = RidgeProblem.of_covariance(
         matrix, targets, weights, n_targets=max(float(np.sum(weights)), float(len(index))), intercept=intercept
@@ -127,6 +120,31 @@ def choose_noise(
         return path.best_noise()
     left_out = LeftOut.of_covariance(path, targets, weights)
     return path.likeliest_noise(left_out) if choice == "auto" else left_out.best_noise()
+
+
+class LssvmSolution(NamedTuple):
+    """What was solved for; ``eta`` is None without an intercept."""
+
+    coefficients: FloatArray
+    intercept: FloatArray
+    eta: FloatArray | None
+
+
+def solve_lssvm(
+    solve: Callable[[FloatArray], FloatArray], targets: FloatArray, weights: FloatArray, *, intercept: bool
+) -> LssvmSolution:
+    """Solve Hα + b1 = y with 1ᵀα = 0, or without an intercept Hα = y; ``solve`` is from (n, q) to H⁻¹ times it."""
+    if not intercept:
+        return LssvmSolution(solve(targets), np.zeros(targets.shape[1]), None)
+    # The model moves with a constant added to y: without y's offset nothing is lost to it.
+    shift = np.average(targets, axis=0, weights=weights)
+    right = np.column_stack([targets - shift, np.ones(len(targets))])
+    # Hν = y, Hη = 1
+    solution = solve(right)
+    nu, eta = solution[:, :-1], solution[:, -1]
+    total = np.sum(eta)  # zero if an iteration was stopped at once: then the mean of y is all that is known
+    b = eta @ right[:, :-1] / total if total != 0 else np.zeros(targets.shape[1])
+    return LssvmSolution(nu - np.outer(eta, b), b + shift, eta)
 
 
 def profiled_scale(targets: FloatArray, solution: LssvmSolution, weights: FloatArray) -> FloatArray:
@@ -176,18 +194,14 @@ def _points(rows: Rows, index: IntArray, kernel: Kernel) -> tuple[Rows, FloatArr
 
 
 def _factor(matrix: FloatArray, noise: float, weights: FloatArray) -> CholeskyFactor:
-    """H = K + λW⁻¹ = LLᵀ, in the memory of K."""
-    spread = _jitter_spread(np.diagonal(matrix), noise, weights)
+    """H = K + λW⁻¹ = LLᵀ, in the memory of K.
+
+    Jitter is in proportion to the noise, so that it does not change the rows' relative weights.
+    """
+    largest = np.max(np.diagonal(matrix) * weights)
     matrix[np.diag_indices_from(matrix)] += noise / weights
+    spread = largest / weights / np.max(np.diagonal(matrix)) if np.isfinite(largest) else None  # refused below
     return cholesky_in_place(matrix, spread=spread)
-
-
-def _jitter_spread(diagonal: FloatArray, noise: float, weights: FloatArray) -> FloatArray:
-    """Shares of jitter in proportion to the noise, so that it does not change the rows' relative weights."""
-    if not np.all(np.isfinite(diagonal)):
-        return np.ones(len(diagonal))  # refused where the matrix is factored
-    unit = np.max(diagonal * weights) / weights
-    return np.asarray(unit / np.max(diagonal + noise / weights))
 
 
 def _variance(factor: CholeskyFactor, eta: FloatArray | None) -> Variance:
@@ -195,5 +209,5 @@ def _variance(factor: CholeskyFactor, eta: FloatArray | None) -> Variance:
         return Variance(lower=factor.lower)
     # var f(x) = k(x,x) - kᵀH⁻¹k + (1 - ηᵀk)²/s, and ηᵀk = (L⁻¹1)ᵀ(L⁻¹k)
     root_s = np.sqrt(np.sum(eta))
-    ones = factor.half_solve(np.ones(len(eta)))
+    ones = solve_triangular(factor.lower, np.ones(len(eta)), lower=True, check_finite=False)
     return Variance(lower=factor.lower, root=ones[np.newaxis] / root_s, offset=np.array([1.0 / root_s]))

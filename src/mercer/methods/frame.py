@@ -10,7 +10,7 @@ from scipy.linalg import lapack, solve_triangular
 from sklearn.utils.random import sample_without_replacement
 
 from mercer._stored import stored
-from mercer._stored.checks import check_kernel, check_lower, check_shape, need
+from mercer._stored.checks import check_finite, check_kernel, check_lower, check_shape, need
 from mercer._typing import FloatArray, IntArray
 from mercer._validation import check_random_state
 from mercer.basis import Basis
@@ -39,7 +39,9 @@ def target_shift(table: ArrayTable, *, intercept: bool) -> FloatArray:
 
     A large offset would otherwise cost the sums their digits. Without an intercept it is zero.
     """
-    return table.mean_target() if intercept else np.zeros(table.n_outputs)
+    if not intercept:
+        return np.zeros(table.n_outputs)
+    return np.asarray(np.average(table.targets, axis=0, weights=table.weights))
 
 
 def resolve_kernel(kernel: Any, table: ArrayTable, random_state: Any) -> Kernel:
@@ -52,10 +54,8 @@ def resolve_kernel(kernel: Any, table: ArrayTable, random_state: Any) -> Kernel:
         return unresolved.resolve(np.empty((0, table.n_features)))
     positive = np.arange(table.n_rows) if table.weights is None else np.flatnonzero(table.weights)
     if len(positive) > _MEDIAN_SAMPLE:
-        chosen = sample_without_replacement(
-            len(positive), _MEDIAN_SAMPLE, random_state=check_random_state(random_state)
-        )
-        positive = positive[np.sort(chosen)]
+        rng = check_random_state(random_state)
+        positive = positive[np.sort(sample_without_replacement(len(positive), _MEDIAN_SAMPLE, random_state=rng))]
     weights = None if table.weights is None else table.weights[positive]
     return unresolved.resolve(table.rows.take(positive), weights)
 
@@ -162,6 +162,14 @@ class Frame:
             variance=variance,
             scale=solution.scale,
         )
+
+    def check_sums(self, statistics: NormalStatistics, target_shift: FloatArray) -> None:
+        """Refuse stored sums that are not those of this basis and of these targets."""
+        p, m, found = len(target_shift), len(self.lower), statistics.n_features
+        check_shape(target_shift, (p,), "the shift of targets")
+        check_finite(target_shift, "the shift of targets")
+        need(found == m, f"sums have {found} features, the basis has {m} points.")
+        need(len(statistics.sums) == m + p + 1, f"sums are not those of {p} outputs.")
 
     def check_expansion(self, expansion: KernelExpansion | None, n_outputs: int) -> None:
         """Refuse a stored model that is not one on this basis."""

@@ -4,7 +4,7 @@ r"""Parameters of a kernel by the marginal likelihood of an exact model on a sam
 symbol              code                shape       meaning
 ==================  ==================  ==========  =================================================================
 H                   ``lower`` (LLᵀ)     (n, n)      K + λW⁻¹
-α, η                ``alpha``, ``eta``  (n, p)      M⁻¹y and H⁻¹1; see ``lssvm``
+α, η                ``alpha``, ``eta``  (n, p)      M⁻¹y and H⁻¹1; see ``exact``
 q                   ``squares``         (p,)        yᵀα
 G                   ``by_matrix``       (n, n)      derivative of the objective by K
 ==================  ==================  ==========  =================================================================
@@ -28,7 +28,7 @@ from scipy.optimize import minimize
 
 from mercer._typing import FloatArray
 from mercer.kernels import Kernel
-from mercer.methods.lssvm import solve_lssvm
+from mercer.methods.exact import solve_lssvm
 
 # Rows that decide: a step of the search takes about a tenth of a second with a thousand.
 DECIDING_ROWS = 1000

@@ -8,7 +8,7 @@ from mercer._typing import FloatArray
 from mercer._validation import check_random_state
 from mercer.engine import ArrayTable, Executor, Features, Rows, kernel_times, normal_statistics, transposed_times
 from mercer.kernels import Kernel
-from mercer.solvers.conjugate_gradient import IterativeSolution, conjugate_gradient, print_residual
+from mercer.solvers.conjugate_gradient import IterativeSolution, conjugate_gradient
 from mercer.solvers.dense import pivoted_cholesky
 from mercer.solvers.preconditioners import NystromPreconditioner
 
@@ -41,8 +41,7 @@ def solve_matrix_free(
     n = len(points)
     rank = min(n, 100 + int(4 * np.sqrt(n)))  # a pass over n·rank values stays small beside one over n²
     chosen = np.sort(check_random_state(random_state).permutation(n)[:rank])
-    block = np.empty((rank, rank))
-    block[...] = kernel.bind(points[chosen]).tile(rows.take(chosen))
+    block = np.array(kernel.bind(points[chosen]).tile(rows.take(chosen)), dtype=np.float64, order="C")
     factor = pivoted_cholesky(block, tolerance=_RANK_TOLERANCE)
     basis, lower = points[chosen[factor.order]], factor.lower
     table = ArrayTable(rows, weights=weights)
@@ -54,5 +53,5 @@ def solve_matrix_free(
         noise=noise,
         weights=weights,
     )
-    callback = print_residual if executor.verbose else None
-    return conjugate_gradient(apply, right, precondition=precondition, tol=tol, max_iter=max_iter, callback=callback)
+    verbose = executor.verbose
+    return conjugate_gradient(apply, right, precondition=precondition, tol=tol, max_iter=max_iter, verbose=verbose)

@@ -21,18 +21,20 @@ import numpy as np
 from scipy.linalg import lapack
 
 from mercer._stored import stored
-from mercer._stored.checks import check_finite, check_shape, need
 from mercer._typing import FloatArray
 from mercer.engine import ArrayTable, Executor, NormalStatistics, normal_statistics
 from mercer.kernels.stationary import Stationary
 from mercer.methods.frame import Frame, target_shift
 from mercer.model import Calibration, KernelExpansion, Sample, leave_one_out
+from mercer.model.calibration import sample_rows
 from mercer.solvers.ridge import Choice, LeftOut, RidgePath, RidgeProblem
 
 # Plain sums are taken, and whitened afterwards, where the pass over the rows is long and the rounding that this
 # magnifies stays below this share of the noise: then predictions differ from whitened sums' by a few times this share.
 _PLAIN_ERROR = 1e-5
 _LONG_PASS = 1e10  # multiply-adds: a good part of a second
+# Rows for each basis point by which a noise is guessed, and the factor that the guess may be off.
+_GUESSING, _GUESSED = 4, 10.0
 # A plain sum is refused for a noise so small that its rounding is a larger share of it than this.
 _REFUSED_ERROR = 1e-3
 # Sums that should vanish, or be positive, are so up to this share of what they were: rounding, in float64.
@@ -86,18 +88,15 @@ class Summary:
 
     def check_stored(self) -> None:
         """Refuse sums and a model of another basis."""
-        m, p = len(self.frame.lower), len(self.target_shift)
-        check_sums(self.statistics, n_features=m, target_shift=self.target_shift)
-        self.frame.check_expansion(vars(self).get("solved", (None,))[0], p)
+        self.frame.check_sums(self.statistics, self.target_shift)
+        self.frame.check_expansion(vars(self).get("solved", (None,))[0], len(self.target_shift))
 
     @classmethod
-    def start(cls, frame: Frame, table: ArrayTable, settings: Settings, *, once: bool) -> Summary:
-        """Summary of no rows. ``once`` promises that no other rows will come."""
-        n_outputs = table.n_outputs
-        shift = target_shift(table, intercept=settings.intercept)
-        whitened = not (once and _plain_is_safe(frame, table, settings))
-        statistics = NormalStatistics.zeros(len(frame.lower), n_outputs, is_whitened=whitened)
-        return cls(frame, statistics, shift, settings)
+    def start(cls, frame: Frame, table: ArrayTable, settings: Settings, *, once: Executor | None = None) -> Summary:
+        """Summary of no rows. ``once`` promises that no other rows will come than these, summed by that executor."""
+        whitened = once is None or not _plain_is_safe(frame, table, settings, once)
+        statistics = NormalStatistics.zeros(len(frame.lower), table.n_outputs, is_whitened=whitened)
+        return cls(frame, statistics, target_shift(table, intercept=settings.intercept), settings)
 
     def plus(self, table: ArrayTable, executor: Executor) -> Summary:
         """Return the summary with these rows added."""
@@ -129,13 +128,6 @@ class Summary:
         sample = self.sample.merged(other.sample) if both else None  # type: ignore[union-attr,arg-type]
         return replace(self, statistics=mine + theirs, sample=sample)
 
-    @property
-    def smallest_noise(self) -> float:
-        """The least noise that the rounding of the sums allows."""
-        if self.statistics.is_whitened:
-            return 0.0
-        return _magnified_rounding(self.frame, self.statistics.total_weight) / _REFUSED_ERROR
-
     @cached_property
     def solved(self) -> tuple[KernelExpansion, float]:
         """The model, and the noise it was solved with."""
@@ -163,12 +155,15 @@ class Summary:
             self._check_weights_count_rows()
             return path.best_noise()
         left_out = self._left_out(path)
-        noise = path.likeliest_noise(left_out) if choice == "auto" else left_out.best_noise()
-        return max(noise, self.smallest_noise)
+        if left_out is None or choice == "auto":
+            noise = path.likeliest_noise(left_out)
+        else:
+            noise = left_out.best_noise()
+        return max(noise, self._smallest_noise())
 
-    def _left_out(self, path: RidgePath) -> LeftOut:
+    def _left_out(self, path: RidgePath) -> LeftOut | None:
         if self.sample is None or len(self.sample.rows) == 0:
-            raise ValueError(f"noise={self.settings.noise!r} needs rows to leave out: none are known.")
+            return None
         sample = self.sample.table()
         if self.settings.intercept:
             sample = sample.shifted(self.target_shift)
@@ -177,16 +172,19 @@ class Summary:
 
     def path(self, noises: FloatArray) -> NoisePath:
         """Solve for many noises."""
+        path = self._problem().path()
+        coefficients, intercepts = [], []
         for noise in noises:
             self._check_noise(float(noise))
-        path = self._problem().path()
-        weights = [path.weights(noise) for noise in noises]
+            solution = path.solve(noise)
+            coefficients.append(self.frame.unwhiten(solution.weights))
+            intercepts.append(solution.shifted_intercept(self.target_shift))
         return NoisePath(
             noises=noises,
             gcv=np.array([path.gcv(noise) for noise in noises]),
             degrees_of_freedom=np.array([path.degrees_of_freedom(noise) for noise in noises]),
-            coefficients=np.array([self.frame.unwhiten(u) for u in weights]),
-            intercepts=np.array([self._intercept(path.intercept(u)) for u in weights]),
+            coefficients=np.array(coefficients),
+            intercepts=np.array(intercepts),
         )
 
     def _sum(self, table: ArrayTable, executor: Executor) -> NormalStatistics:
@@ -196,15 +194,18 @@ class Summary:
     def _problem(self) -> RidgeProblem:
         return self.frame.problem(self.statistics, self.target_shift, intercept=self.settings.intercept)
 
-    def _intercept(self, intercept: FloatArray) -> FloatArray:
-        seen_any = self.settings.intercept and self.statistics.total_weight > 0
-        return intercept + self.target_shift if seen_any else intercept
+    def _smallest_noise(self) -> float:
+        """The least noise that the rounding of the sums allows."""
+        if self.statistics.is_whitened:
+            return 0.0
+        return _magnified_rounding(self.frame, self.statistics.total_weight) / _REFUSED_ERROR
 
     def _check_noise(self, noise: float) -> None:
-        if noise < self.smallest_noise:
+        smallest = self._smallest_noise()
+        if noise < smallest:
             raise ValueError(
                 f"noise={noise:.3g} is too small for sums that were made for a larger one: their rounding allows "
-                f"{self.smallest_noise:.1e} and more. Fit with this noise, or with noise='gcv'."
+                f"{smallest:.1e} and more. Fit with this noise, or with noise='gcv'."
             )
 
     def _check_weights_count_rows(self) -> None:
@@ -215,23 +216,17 @@ class Summary:
             )
 
 
-def check_sums(statistics: NormalStatistics, *, n_features: int, target_shift: FloatArray) -> None:
-    """Refuse stored sums that are not those of a basis of that size and of these targets."""
-    p = len(target_shift)
-    check_shape(target_shift, (p,), "the shift of targets")
-    check_finite(target_shift, "the shift of targets")
-    found = statistics.n_features
-    need(found == n_features, f"sums have {found} features, the basis has {n_features} points.")
-    need(len(statistics.sums) == n_features + p + 1, f"sums are not those of {p} outputs.")
-
-
-def _plain_is_safe(frame: Frame, table: ArrayTable, settings: Settings) -> bool:
+def _plain_is_safe(frame: Frame, table: ArrayTable, settings: Settings, executor: Executor) -> bool:
     n, m = table.n_rows, len(frame.lower)
     # The kernel must be bounded on rows that were not seen yet: only stationary ones are.
-    if isinstance(settings.noise, str) or n * m**2 < _LONG_PASS or not isinstance(frame.kernel, Stationary):
+    if n * m**2 < _LONG_PASS or not isinstance(frame.kernel, Stationary):
         return False
+    noise = settings.noise
+    if isinstance(noise, str):  # a few rows tell about how large it will be
+        some = table.subset(sample_rows(np.arange(n), _GUESSING * m))
+        noise = Summary.start(frame, some, settings).plus(some, executor).solved[1] / _GUESSED
     total = n if table.weights is None else float(np.sum(table.weights))
-    return _magnified_rounding(frame, total) <= _PLAIN_ERROR * float(settings.noise)
+    return _magnified_rounding(frame, total) <= _PLAIN_ERROR * float(noise)
 
 
 def _magnified_rounding(frame: Frame, total_weight: float) -> float:

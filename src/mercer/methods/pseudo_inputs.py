@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal, NamedTuple
 
 import numpy as np
 from scipy.optimize import OptimizeResult, minimize
 
-from mercer._typing import AnyArray, FloatArray
+from mercer._typing import FloatArray
 from mercer.basis import Basis
 from mercer.engine import ArrayTable, Executor, blas_threads, row_moments
 from mercer.kernels import Kernel
@@ -101,49 +99,33 @@ def _root_mean_square(targets: FloatArray, weights: FloatArray | None) -> float:
     return largest * float(np.sqrt(np.mean(np.average((targets / largest) ** 2, axis=0, weights=weights))))
 
 
-@dataclass(frozen=True)
-class _Point:
+class _Point(NamedTuple):
     """Where a search stands."""
 
     kernel: Kernel
     points: FloatArray
     noise: float
 
-    def __mul__(self, factor: float) -> _Point:
-        return _Point(self.kernel * factor, self.points, self.noise * factor)
-
 
 def _search(
     objective: SparseObjective, start: _Point, freedom: Freedom, *, max_iter: int, tol: float
 ) -> tuple[_Point, OptimizeResult]:
     """L-BFGS on the objective per row; the targets have unit mean square, so that their units do not matter."""
-    n = objective.n_rows
     if not any(freedom):
-        value = objective.value(start.kernel, start.points, start.noise) / n
+        value = objective.value(*start) / objective.n_rows
         return start, OptimizeResult(fun=value, nit=0, success=True)
     # Between the passes are products of m x m matrices: while they are small, waking BLAS's threads costs more.
     with blas_threads(1) if len(start.points) <= _FEW_POINTS else nullcontext():
         if freedom.kernel and freedom.noise:
             start = _with_balanced_noise(objective, start)
-        coordinates = _Coordinates.of(objective.table, start, freedom, objective.executor)
-
-        def function(x: FloatArray) -> tuple[float, FloatArray]:
-            at = coordinates.unpack(x)
-            value, gradient = objective.value_and_gradient(at.kernel, at.points, at.noise)
-            by_points = gradient.points * coordinates.scale
-            return value / n, coordinates.pack(by_points, gradient.parameters, gradient.log_noise) / n
-
-        first = coordinates.first()
-        free, bounds = coordinates.limits(first, objective.table.weights)
-        descend = partial(_descend, function, bounds=bounds, tol=tol, verbose=objective.executor.verbose)
-        result = descend(first, free, max_iter=max_iter)
-        free[: start.points.size] = False
-        if freedom.points and np.any(free) and not result.success and result.nit < max_iter:
+        found, result = _descend(objective, start, _Coordinates(objective, start, freedom), max_iter=max_iter, tol=tol)
+        rest = freedom._replace(points=False)
+        if freedom.points and any(rest) and not result.success and result.nit < max_iter:
             # Where a kernel has a cusp, points on rows cannot leave them, and no step that moves points gains.
-            steps = result.nit
-            result = descend(result.x, free, max_iter=max_iter - steps)
+            steps, coordinates = result.nit, _Coordinates(objective, start._replace(points=found.points), rest)
+            found, result = _descend(objective, found, coordinates, max_iter=max_iter - steps, tol=tol)
             result.nit += steps
-        return coordinates.unpack(result.x), result
+        return found, result
 
 
 def _with_balanced_noise(objective: SparseObjective, start: _Point) -> _Point:
@@ -158,100 +140,86 @@ def _with_balanced_noise(objective: SparseObjective, start: _Point) -> _Point:
     kernel, points = start.kernel * (1.0 / prior), start.points
     factors, values = zip(*(objective.best_factor(kernel, points, noise) for noise in _NOISE_RATIOS), strict=True)
     best = int(np.argmin(values))
-    return _Point(kernel, points, _NOISE_RATIOS[best]) * float(factors[best])
+    factor = float(factors[best])
+    return _Point(kernel * factor, points, _NOISE_RATIOS[best] * factor)
 
 
-@dataclass(frozen=True)
 class _Coordinates:
-    """A point as a vector: positions, logarithms of the kernel's parameters by name, and of the noise.
+    """What is free of a point, as a vector: positions, logarithms of the kernel's parameters by name, and of the noise.
 
     Positions are counted in units of √m times the spread of the rows, about: as a point concerns one row in m, the
     objective is then as curved by its position as by a parameter, and L-BFGS needs far fewer steps.
     """
 
-    start: _Point
-    freedom: Freedom
-    centre: FloatArray  # (d,), origin of the positions
-    scale: FloatArray  # (d,), their unit
-    stride: float  # of the unit, in spreads of the rows
-
-    @classmethod
-    def of(cls, table: ArrayTable, start: _Point, freedom: Freedom, executor: Executor) -> _Coordinates:
-        """Find the origin and unit of positions in the rows."""
-        mean, covariance = row_moments(table.rows, table.weights, executor=executor)
+    def __init__(self, objective: SparseObjective, start: _Point, freedom: Freedom) -> None:
+        table = objective.table
+        self.start, self.freedom = start, freedom
+        self.centre, covariance = row_moments(table.rows, table.weights, executor=objective.executor)
         spread = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
         stride = float(np.sqrt(len(start.points))) / _STRIDES
-        return cls(start, freedom, mean, np.where(spread > 0, spread, 1.0) * stride, stride)
+        self.scale = np.where(spread > 0, spread, 1.0) * stride  # the unit of positions
 
-    def first(self) -> FloatArray:
-        """Where the search starts."""
-        positions = (self.start.points - self.centre) / self.scale
-        return self.pack(positions, self.start.kernel.get_log_parameters(), float(np.log(self.start.noise)))
+        first, parameters = self.vector(start), start.kernel.get_log_parameters()
+        far = {name: np.full(np.shape(value), _RANGE) for name, value in parameters.items()}
+        reach = self.pack(np.full(start.points.shape, _FARTHEST / stride), far, _RANGE)
+        self.bounds = np.column_stack([first - reach, first + reach])  # least and largest values
+        if freedom.noise:
+            # log λ at which noise is all there is
+            unit = 0.0 if table.weights is None else float(np.log(np.mean(table.weights)))
+            self.bounds[-1] = min(first[-1], unit + np.log(_LEAST_NOISE)), max(first[-1], unit + _RANGE)
+
+    def vector(self, at: _Point) -> FloatArray:
+        """Coordinates of a point."""
+        positions = (at.points - self.centre) / self.scale
+        return self.pack(positions, at.kernel.get_log_parameters(), float(np.log(at.noise)))
 
     def pack(self, points: FloatArray, parameters: dict[str, FloatArray], log_noise: float) -> FloatArray:
-        """Positions, free or not, parameters if they are, and the noise."""
+        """Those of the given values, or gradients, that are free."""
         names = sorted(self.start.kernel.get_log_parameters()) if self.freedom.kernel else []
-        values = [np.ravel(parameters[name]) for name in names]
-        return np.concatenate([points.ravel(), *values, [log_noise]])
+        parts = [np.ravel(parameters[name]) for name in names]
+        if self.freedom.points:
+            parts.insert(0, points.ravel())
+        return np.concatenate([*parts, [log_noise]] if self.freedom.noise else parts)
 
     def unpack(self, x: FloatArray) -> _Point:
         """The point; what is not free is the start's, to the last bit."""
-        kernel, points, noise = self.start.kernel, self.start.points, self.start.noise
-        at = points.size
+        kernel, points, noise = self.start
         if self.freedom.points:
-            points = np.ascontiguousarray(self.centre + x[:at].reshape(points.shape) * self.scale)
+            moved, x = np.split(x, [points.size])
+            points = np.ascontiguousarray(self.centre + moved.reshape(points.shape) * self.scale)
         if self.freedom.kernel:
             values = {}
             for name, value in sorted(kernel.get_log_parameters().items()):
-                values[name], at = x[at : at + np.size(value)].reshape(np.shape(value)), at + np.size(value)
+                each, x = np.split(x, [np.size(value)])
+                values[name] = each.reshape(np.shape(value))
             kernel = kernel.with_log_parameters(values)
         return _Point(kernel, points, float(np.exp(x[-1])) if self.freedom.noise else noise)
 
-    def limits(self, first: FloatArray, weights: FloatArray | None) -> tuple[AnyArray, FloatArray]:
-        """Which coordinates are free, shape (k,), and their least and largest values (k, 2)."""
-        n_positions = self.start.points.size
-        n_each = [n_positions, len(first) - n_positions - 1, 1]
-        reach = np.repeat([_FARTHEST / self.stride, _RANGE, _RANGE], n_each)
-        low, high = first - reach, first + reach
-        unit = 0.0 if weights is None else float(np.log(np.mean(weights)))  # log λ at which noise is all there is
-        low[-1], high[-1] = min(first[-1], unit + np.log(_LEAST_NOISE)), max(first[-1], unit + _RANGE)
-        return np.repeat(self.freedom, n_each), np.column_stack([low, high])
-
 
 def _descend(
-    function: Callable[[FloatArray], tuple[float, FloatArray]],
-    first: FloatArray,
-    free: AnyArray,
-    *,
-    bounds: FloatArray,
-    max_iter: int,
-    tol: float,
-    verbose: int,
-) -> OptimizeResult:
-    """L-BFGS over the free coordinates; if a line search fails, x is what it was before.
+    objective: SparseObjective, start: _Point, coordinates: _Coordinates, *, max_iter: int, tol: float
+) -> tuple[_Point, OptimizeResult]:
+    """L-BFGS over the coordinates; if a line search fails, the point is what it was before.
 
     It stops when a step gains less than ``tol``, or than this share of the value if it is above 1.
     """
-    reached = first[free]
+    reached = coordinates.vector(start)
 
-    def whole(x: FloatArray) -> FloatArray:
-        at = first.copy()
-        at[free] = x
-        return at
-
-    def part(x: FloatArray) -> tuple[float, FloatArray]:
-        value, gradient = function(whole(x))
-        return value, gradient[free]
+    def function(x: FloatArray) -> tuple[float, FloatArray]:
+        value, gradient = objective.value_and_gradient(*coordinates.unpack(x))
+        packed = coordinates.pack(gradient.points * coordinates.scale, gradient.parameters, gradient.log_noise)
+        return value / objective.n_rows, packed / objective.n_rows
 
     def step(intermediate_result: OptimizeResult) -> None:
         nonlocal reached
         reached = intermediate_result.x.copy()
-        if verbose:
+        if objective.executor.verbose:
             print(f"objective per row: {-intermediate_result.fun:.6g}", flush=True)
 
     options = {"maxiter": max_iter, "ftol": tol, "gtol": 1e-9, "maxcor": 20, "maxfun": 100 * (max_iter + 1)}
-    result = minimize(part, reached, jac=True, method="L-BFGS-B", bounds=bounds[free], callback=step, options=options)
+    result = minimize(
+        function, reached, jac=True, method="L-BFGS-B", bounds=coordinates.bounds, callback=step, options=options
+    )
     if not result.success and result.nit < max_iter:
-        result.x, result.fun = reached, part(reached)[0]
-    result.x = whole(result.x)
-    return result
+        result.x, result.fun = reached, function(reached)[0]
+    return coordinates.unpack(result.x), result

@@ -47,25 +47,11 @@ ROUNDING = 1e-8  # a variance above minus this share of the prior's is zero
 _REFUSED_ERROR = 1e-3  # rounding of predictions, as a share of the targets, beyond which a noise is too small
 
 
-@dataclass
-class _ResidualProducts:
-    """Sums over the rows, with the precisions ω/λ on the diagonal of Λ⁻¹."""
-
-    projections: FloatArray  # VᵀΛ⁻¹E, shape (m, q)
-    sums: FloatArray  # 1ᵀΛ⁻¹E, shape (q,)
-    squares: FloatArray  # EᵀΛ⁻¹E, shape (q, q), or its diagonal (q,)
-
-    def merge_in_place(self, other: _ResidualProducts) -> None:
-        """Add the other's sums to one's own."""
-        self.projections += other.projections
-        self.sums += other.sums
-        self.squares += other.squares
-
-
 @dataclass(frozen=True)
-class _ResidualPass(Pass[_ResidualProducts, _ResidualProducts]):
+class _ResidualPass(Pass[FloatArray, FloatArray]):
     """What the basis leaves of the kernel between rows, whose weights are precisions, and queries: E = K_nq - Vvᵀ.
 
+    The sum is [V, 1, E]ᵀΛ⁻¹E, shape (m+1+q, q), or with the diagonal of EᵀΛ⁻¹E alone for a last row (m+2, q).
     Cost: n·m·(m + 4q) operations, n·(m + q) kernel values; q·(m + q) numbers per worker and a tile.
     """
 
@@ -90,19 +76,19 @@ class _ResidualPass(Pass[_ResidualProducts, _ResidualProducts]):
     def prepare(self) -> None:
         _ = self._bound
 
-    def start(self) -> _ResidualProducts:
-        m, q = self.features.n_features, len(self.queries)
-        return _ResidualProducts(np.zeros((m, q)), np.zeros(q), np.zeros((q, q) if self.full else q))
+    def start(self) -> FloatArray:
+        q = len(self.queries)
+        return np.zeros((self.features.n_features + 1 + (q if self.full else 1), q))
 
-    def add(self, state: _ResidualProducts, tile: Tile) -> None:
-        (whitened, section), precisions = self._bound, tile.weights
+    def add(self, state: FloatArray, tile: Tile) -> None:
+        (whitened, section), precisions, m = self._bound, tile.weights, self.features.n_features
         assert precisions is not None
         V = self.features.tile(tile.rows)
         E = section.tile(tile.rows) - V @ whitened.T
         scaled = precisions[:, np.newaxis] * E
-        state.projections += V.T @ scaled
-        state.sums += np.sum(scaled, axis=0)
-        state.squares += E.T @ scaled if self.full else np.einsum("ij,ij->j", E, scaled)
+        state[:m] += V.T @ scaled
+        state[m] += np.sum(scaled, axis=0)
+        state[m + 1 :] += E.T @ scaled if self.full else np.einsum("ij,ij->j", E, scaled)
 
 
 @dataclass(frozen=True)
@@ -136,14 +122,14 @@ class ReducedRankVariance:
         solution, features = self.solution, self.frame.features(whitened=True)
         queries = queries.astype(np.float64, copy=False)
         table = ArrayTable(ArrayRows(self.points, checked=True), weights=self.precisions)
-        products = executor.reduce(_ResidualPass(features, queries, full), table)
+        products, m = executor.reduce(_ResidualPass(features, queries, full), table), features.n_features
         v = features.tile(queries)
-        left = 1.0 - products.sums  # of the constant's weight
-        root = (v - products.projections.T - np.outer(left, solution.mean)) @ solution.root.T
+        left = 1.0 - products[m]  # of the constant's weight
+        root = (v - products[:m].T - np.outer(left, solution.mean)) @ solution.root.T
         if full:
-            return root @ root.T + solution.constant * np.outer(left, left) - v @ v.T - products.squares
+            return root @ root.T + solution.constant * np.outer(left, left) - v @ v.T - products[m + 1 :]
         squares = np.einsum("ij,ij->i", root, root) - np.einsum("ij,ij->i", v, v)
-        return np.asarray(squares + solution.constant * left**2 - products.squares)
+        return np.asarray(squares + solution.constant * left**2 - products[m + 1])
 
 
 def fit_reduced_rank(

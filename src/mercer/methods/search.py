@@ -17,7 +17,7 @@ from mercer._typing import IntArray
 from mercer.engine import ArrayRows, ArrayTable, Executor
 from mercer.kernels import Kernel, Matern
 from mercer.kernels.stationary import median_distance
-from mercer.methods.exact import Iteration, fit_exact
+from mercer.methods.exact import fit_exact
 from mercer.methods.likelihood import DECIDING_ROWS, maximise_likelihood
 
 _FEWEST_HELD_OUT = 100  # with fewer the error of a candidate is too uncertain, and rows are left out one by one
@@ -57,7 +57,7 @@ class Judge:
         """Mean squared error of the exact model of the rows that are fitted."""
         fit = fit_exact(
             self.fitted, kernel, noise=noise, intercept=True, solver="cholesky",
-            iteration=Iteration(1e-6, 1000, None), executor=self.executor,
+            tol=1e-6, max_iter=1000, random_state=None, executor=self.executor,
         )  # fmt: skip
         if self.held_out is None:
             return 1.0 if fit.calibration is None else fit.calibration.relative_error()
@@ -113,6 +113,6 @@ _OTHERS = (("5/2", 2.5), ("1/2", 0.5))
 
 
 def _in_memory(table: ArrayTable, index: IntArray) -> ArrayTable:
-    index = np.sort(index)
-    rows, targets, weights = table.read(index)
-    return ArrayTable(ArrayRows(np.asarray(rows, dtype=np.float64), checked=True), targets, weights)
+    some = table.subset(np.sort(index))
+    rows = some.rows.read(0, some.n_rows).astype(np.float64)
+    return ArrayTable(ArrayRows(rows, checked=True), some.targets, some.weights)

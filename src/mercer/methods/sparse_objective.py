@@ -40,6 +40,7 @@ from mercer.engine import (
     ArrayTable,
     Executor,
     Features,
+    OnFeatures,
     Pass,
     Tile,
     conditional_statistics,
@@ -149,10 +150,9 @@ class _State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _GradientPass(Pass[Gradient, Gradient]):
-    """Turn a tile of features into gradients by its kernel values, and contract them with the kernel's own."""
+class _GradientPass(OnFeatures, Pass[Gradient, Gradient]):
+    """Turn a tile of whitened features into gradients by its kernel values, contracted with the kernel's own."""
 
-    features: Features  # whitened
     noise: float
     mu: FloatArray  # (m, p)
     mu_inverse: FloatArray  # μᵀL⁻¹
@@ -166,9 +166,6 @@ class _GradientPass(Pass[Gradient, Gradient]):
     @property
     def state_numbers(self) -> int:  # type: ignore[override]
         return self.features.n_features**2
-
-    def prepare(self) -> None:
-        self.features.prepare()
 
     def start(self) -> Gradient:
         m = self.features.n_features

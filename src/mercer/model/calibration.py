@@ -31,6 +31,7 @@ from mercer.engine import ArrayRows, ArrayTable, Executor
 from mercer.model.expansion import KernelExpansion
 
 SAMPLE = 2048  # rows: the coverage of an interval is then known to half a percent
+_PIECE = 8192  # rows that are looked at together
 _SEED = 0  # a sample is the same for the same rows, whatever the estimator's random_state
 
 
@@ -59,9 +60,9 @@ class Sample:
         """Rows of positive weight, as many as there are, or ``size``."""
         used = np.arange(table.n_rows) if table.weights is None else np.flatnonzero(table.weights > 0)
         index = sample_rows(used, size)
-        rows, targets, weights = table.read(index)
-        weights = np.ones(len(index)) if weights is None else weights
-        return cls(rows, np.asarray(targets, dtype=np.float64), weights, len(used))
+        some = table.subset(index)
+        weights = np.ones(len(index)) if some.weights is None else some.weights
+        return cls(table.rows.take(index), some.targets, weights, len(used))
 
     def merged(self, other: Sample, size: int = SAMPLE) -> Sample:
         """A uniform sample of both sets of rows."""
@@ -84,8 +85,9 @@ class Sample:
 
     def without(self, table: ArrayTable) -> Sample:
         """The sample without rows that equal one of the table."""
-        rows, targets, _ = table.read(slice(0, table.n_rows))
-        gone = set(_fingerprints(np.asarray(rows, dtype=self.rows.dtype), targets).tolist())
+        gone: set[int] = set()
+        for tile in table.tiles(_PIECE):
+            gone.update(_fingerprints(tile.rows.astype(self.rows.dtype), tile.targets).tolist())
         stay = np.array([each not in gone for each in _fingerprints(self.rows, self.targets).tolist()], dtype=bool)
         left = max(self.n_rows - table.n_rows, int(np.count_nonzero(stay)))
         return Sample(self.rows[stay], self.targets[stay], self.weights[stay], left)

@@ -24,7 +24,6 @@ from mercer.engine import (
     Threads,
     Tile,
     as_rows,
-    as_table,
     feature_matrix,
     gram_matrix,
     kernel_times,
@@ -145,8 +144,9 @@ class KernelExpansion:
         where large coefficients of alternating sign would magnify its rounding, float64 is used inside.
         """
         rows, executor = as_rows(X), executor or Threads()
-        single = rows.dtype == np.float32 and self._float32_is_safe
-        values: FloatArray = executor.map(self._evaluation(np.float32 if single else np.float64), ArrayTable(rows))
+        kind = np.float32 if rows.dtype == np.float32 and self._float32_is_safe else np.float64
+        work = self._keep(kind, Evaluation(self.kernel, self.points, self.coefficients, kind))
+        values: FloatArray = executor.map(work, ArrayTable(rows))
         values += self.intercept
         return as_dtype(values, rows.dtype)
 
@@ -156,7 +156,7 @@ class KernelExpansion:
         Cost: m² operations per row.
         """
         work = _Variances(self._whitened_features(), self._need_variance())
-        return (executor or Threads()).map(work, as_table(X))
+        return (executor or Threads()).map(work, ArrayTable(as_rows(X)))
 
     def covariance(self, X: Any, *, executor: Executor | None = None) -> FloatArray:
         """Covariance between all rows of X, shape (n, n), in units of σ², float64; it also stores n·m numbers."""
@@ -176,10 +176,7 @@ class KernelExpansion:
     def gradient(self, X: Any, *, executor: Executor | None = None) -> FloatArray:
         """Gradient with respect to the input at the rows of X, shape (n, p, d)."""
         work = _InputGradient(self.kernel, self.points, self.coefficients)
-        return (executor or Threads()).map(work, as_table(X))
-
-    def _evaluation(self, kind: Any) -> Evaluation:
-        return self._keep(kind, Evaluation(self.kernel, self.points, self.coefficients, kind))
+        return (executor or Threads()).map(work, ArrayTable(as_rows(X)))
 
     def _whitened_features(self) -> Features:
         return self._keep("whitened", Features(self.kernel, self.points, lower=self._need_variance().lower))

@@ -25,17 +25,9 @@ Rule = Literal["threshold", "largest", "pairs"]
 
 
 class Outputs:
-    """What the columns of an expansion mean.
+    """What the columns of an expansion mean."""
 
-    Attributes
-    ----------
-    kind : {"regressor", "classifier", "transformer", "outlier_detector"}
-        scikit-learn's word for such an estimator.
-    n_columns : int or None
-        Columns of the expansion; None for any number.
-    """
-
-    kind: ClassVar[str]
+    kind: ClassVar[str]  # scikit-learn's word: "regressor", "classifier", "transformer" or "outlier_detector"
 
     @property
     def n_columns(self) -> int | None:

@@ -10,9 +10,7 @@ import hashlib
 import io
 import os
 import re
-import struct
-import zipfile
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
@@ -30,13 +28,6 @@ from mercer.persistence.encoding import encode
 from mercer.persistence.replacement import replacement
 
 Target: TypeAlias = str | os.PathLike[str] | IO[bytes]
-
-# What a file that is no archive, or a broken or forged one, can raise besides our own error.
-_BROKEN = (
-    zipfile.BadZipFile, zipfile.LargeZipFile, struct.error, EOFError, OSError, RuntimeError,
-    ValueError, TypeError, LookupError, AttributeError, ArithmeticError, MemoryError,
-)  # fmt: skip
-_SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 
 
 def save(model: Any, path: Target) -> None:
@@ -76,7 +67,16 @@ def save(model: Any, path: Target) -> None:
     >>> bool(np.all(load(file).predict(X) == model.predict(X)))
     True
     """
-    header, arrays = _described(model)
+    kind = type(model)
+    declaration = declaration_of(kind)
+    if declaration is None or not declaration.alone:
+        raise ArchiveError(
+            f"{kind.__module__}.{kind.__qualname__} cannot be saved: an archive holds one of mercer's own estimators, "
+            "kernels, basis strategies or expansions. Loading never runs code, so functions, and classes that are not "
+            "mercer's, are not stored."
+        )
+    tree, arrays = encode(model, declaration.name)
+    header = {"mercer": version("mercer"), "type": declaration.name, "model": tree}
     if isinstance(path, (str, os.PathLike)):
         with replacement(Path(path)) as file:
             container.write(file, header, arrays)
@@ -111,7 +111,7 @@ def load(path: Target, *, sha256: str | None = None) -> Any:
     --------
     save : What can be saved, and an example.
     """
-    if sha256 is not None and not (isinstance(sha256, str) and _SHA256.fullmatch(sha256)):
+    if sha256 is not None and not (isinstance(sha256, str) and re.fullmatch(r"[0-9a-fA-F]{64}", sha256)):
         raise ValueError(f"sha256 must be None or 64 hexadecimal digits, got {sha256!r}.")
     if isinstance(path, (str, os.PathLike)):
         with Path(path).open("rb") as file:
@@ -120,47 +120,22 @@ def load(path: Target, *, sha256: str | None = None) -> Any:
     return _loaded(path, "the file", sha256)
 
 
-def _described(model: Any) -> tuple[dict[str, Any], list[Any]]:
-    declaration = declaration_of(type(model))
-    if declaration is None or not declaration.alone:
-        kind = type(model)
-        raise ArchiveError(
-            f"{kind.__module__}.{kind.__qualname__} cannot be saved: an archive holds one of mercer's own estimators, "
-            "kernels, basis strategies or expansions. Loading never runs code, so functions, and classes that are not "
-            "mercer's, are not stored."
-        )
-    tree, arrays = encode(model, declaration.name)
-    return {"mercer": _version(), "type": declaration.name, "model": tree}, arrays
-
-
-def _version() -> str:
-    try:
-        return version("mercer")
-    except PackageNotFoundError:
-        return "unknown"
-
-
 def _loaded(file: IO[bytes], name: str, sha256: str | None) -> Any:
     try:
         if sha256 is not None or not file.seekable():
-            file = _verified(file, sha256)
+            if file.seekable():
+                file.seek(0)
+            content = file.read()
+            found = hashlib.sha256(content).hexdigest()
+            right = sha256 is None or found == sha256.lower()
+            need(right, f"its SHA-256 digest is {found}, not {sha256}: it is another file.")
+            file = io.BytesIO(content)  # in memory nobody changes it after its digest was found right
         with np.errstate(all="ignore"):  # of forged numbers, which checks refuse
             return _read(file)
     except ArchiveError as error:
         raise ArchiveError(f"{name} cannot be loaded: {error}") from error
-    except _BROKEN as error:
+    except Exception as error:  # whatever zipfile, JSON, NumPy or a class raises at what a broken or forged file says
         raise ArchiveError(f"{name} is not a mercer archive, or damaged: {error}") from error
-
-
-def _verified(file: IO[bytes], sha256: str | None) -> IO[bytes]:
-    """The file in memory, where nobody changes it after its digest was found right."""
-    if file.seekable():
-        file.seek(0)
-    content = file.read()
-    found = hashlib.sha256(content).hexdigest()
-    right = sha256 is None or found == sha256.lower()
-    need(right, f"its SHA-256 digest is {found}, not {sha256}: it is another file.")
-    return io.BytesIO(content)
 
 
 def _read(file: IO[bytes]) -> Any:
@@ -168,10 +143,10 @@ def _read(file: IO[bytes]) -> Any:
     try:
         model = decode(header["model"], arrays)
     except ArchiveError as error:
-        if header["mercer"] == _version():
+        if header["mercer"] == version("mercer"):
             raise
-        msg = f"{error} It was written by mercer {header['mercer'][:40]}, and this is {_version()}."
-        raise ArchiveError(msg) from error
+        written = f"It was written by mercer {header['mercer'][:40]}, and this is {version('mercer')}."
+        raise ArchiveError(f"{error} {written}") from error
     declaration = declaration_of(type(model))
     right = declaration is not None and declaration.alone and declaration.name == header["type"]
     need(right, f"its type is said to be {header['type'][:40]!r}, which it is not, or which no archive has.")

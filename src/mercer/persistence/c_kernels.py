@@ -6,7 +6,7 @@ stored feature by feature. Distances are sums of squared differences: nothing ca
 NaN among the inputs comes out as NaN.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -43,18 +43,15 @@ class Dialect:
         return [f"{text if '.' in text or 'e' in text else f'{text}.0'}{suffix}" for text in texts]
 
 
-@dataclass
 class KernelWriter:
     """Statements of a kernel, and what they need."""
 
-    dialect: Dialect
-    n_features: int
-    tables: dict[str, FloatArray] = field(default_factory=dict)  # constant arrays that the statements read
-    functions: set[str] = field(default_factory=set)  # that they call
-    n_arrays: int = 0  # k0, k1, ... that they write
-
-    def __post_init__(self) -> None:
-        self._type, self._number = self.dialect.type_name, self.dialect.number
+    def __init__(self, dialect: Dialect, n_features: int) -> None:
+        self._dtype, self._type, self._number = dialect.dtype, dialect.type_name, dialect.number
+        self._n_features = n_features
+        self.tables: dict[str, FloatArray] = {}  # constant arrays that the statements read
+        self.functions: set[str] = set()  # that they call
+        self.n_arrays = 0  # k0, k1, ... that they write
 
     def write(self, form: Form, target: int = 0) -> tuple[list[str], float]:
         """Statements that fill k<target>, and the number that its values are to be multiplied by."""
@@ -99,7 +96,7 @@ class KernelWriter:
             exponent = f"{self._number(-0.5)} * {k}[j]" if form.decay == "squared" else "-r"
             lines.append(f"const {self._type} e = {exponent};")
             # Exponentials below this count as zero, as they do in Python: subnormal numbers are slow.
-            zero_if.append(f"e < {self._number(np.log(CUTOFF[self.dialect.dtype]))}")
+            zero_if.append(f"e < {self._number(np.log(CUTOFF[self._dtype]))}")
             factors.append(self._call("exp", "e"))
         return [*lines, f"{k}[j] = {' || '.join(zero_if)} ? {self._number(0.0)} : {' * '.join(factors)};"]
 
@@ -114,7 +111,7 @@ class KernelWriter:
         return [*lines, *_each([f"const {self._type} b = {base};", *power, f"{k}[j] = {expression};"])]
 
     def _accumulate(self, k: str, body: list[str]) -> list[str]:
-        return [*_each([f"{k}[j] = {self._number(0.0)};"]), *loop("i", self.n_features, _each(body))]
+        return [*_each([f"{k}[j] = {self._number(0.0)};"]), *loop("i", self._n_features, _each(body))]
 
     def _power(self, base: str, power: float) -> tuple[list[str], str]:
         """Squares of squares as statements, and the power as a product of them."""

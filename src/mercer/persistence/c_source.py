@@ -71,7 +71,10 @@ def to_c(
     >>> [line for line in source.splitlines() if line.startswith("static")]
     ['static inline void bump_predict(const float *x, float *out) {']
     """
-    _check_name(name)
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*", name):
+        raise ValueError(
+            f"name must be an identifier of C and C++: ASCII letters, digits, single underscores within; got {name!r}."
+        )
     if dtype not in ("float", "double"):
         raise ValueError(f"dtype must be 'float' or 'double', got {dtype!r}.")
     exported = read_model(model)
@@ -86,7 +89,7 @@ def to_c(
 class _Header:
     def __init__(self, model: Exported, name: str, dialect: Dialect) -> None:
         self._model, self._name, self._dialect, self._type = model, name, dialect, dialect.type_name
-        self._n_features, self._n_outputs = model.points.shape[1], model.n_outputs
+        self._n_features, self._n_outputs = model.points.shape[1], len(model.intercept)
         self._kernel = KernelWriter(dialect, self._n_features)
         self._statements, factor = self._kernel.write(model.form)
         # (blocks, d, BLOCK) and (blocks, p, BLOCK); vectors that fill the last block up have coefficients of zero
@@ -205,14 +208,6 @@ class _Header:
         ]
 
 
-_KEYWORDS = """
-alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl concept const const_cast
-consteval constexpr constinit continue co_await co_return co_yield decltype default delete do double dynamic_cast else
-enum explicit export extern false float for friend goto if inline int long mutable namespace new noexcept not not_eq
-nullptr operator or or_eq private protected public register reinterpret_cast requires restrict return short signed
-sizeof static static_assert static_cast struct switch template this thread_local throw true try typedef typeid
-typename typeof typeof_unqual union unsigned using virtual void volatile wchar_t while xor xor_eq
-"""
 _INT, _LONG = 2**15 - 1, 2**31 - 1  # what the C standard promises of int and long
 # GCC and Clang define the first and the last, which is 0 or 1; Visual C the second.
 _FAST_MATH = """
@@ -251,17 +246,5 @@ def _labels(classes: AnyArray) -> tuple[str, list[str]]:
 
 def _string(text: str) -> str:
     """A string constant; what is not plain ASCII, and what C gives a meaning, as octal escapes of UTF-8."""
-    plain = "".join(
-        chr(byte) if 32 <= byte < 127 and byte not in b'"\\?' else f"\\{byte:03o}" for byte in text.encode()
-    )
-    return f'"{plain}"'
-
-
-def _check_name(name: Any) -> None:
-    """Raise ``ValueError`` for what cannot begin the names of functions."""
-    valid = isinstance(name, str) and re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) and "__" not in name
-    if not valid or name in _KEYWORDS.split() or name.endswith("_"):
-        raise ValueError(
-            "name must be an identifier of C and C++: ASCII letters, digits and single underscores within, no keyword; "
-            f"got {name!r}."
-        )
+    plain = [chr(byte) if 32 <= byte < 127 and byte not in b'"\\?' else f"\\{byte:03o}" for byte in text.encode()]
+    return f'"{"".join(plain)}"'

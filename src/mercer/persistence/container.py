@@ -100,18 +100,15 @@ def _digest(text: bytes) -> bytes:
 
 def read(file: IO[bytes]) -> tuple[dict[str, Any], list[AnyArray]]:
     """The header and the arrays of an archive, all checked."""
-    file.seek(0, os.SEEK_END)
-    file_size = file.tell()
     file.seek(0)
     need(file.read(len(_MAGIC)) == _MAGIC, "it is not a mercer archive: it does not begin like one.")
     with zipfile.ZipFile(file) as archive:
-        header = _read_header(archive, file, file_size)
+        header = _read_header(archive, file)
         return header, [_read(archive, entry) for entry in header["arrays"]]
 
 
-def _read_header(archive: zipfile.ZipFile, file: IO[bytes], file_size: int) -> dict[str, Any]:
-    members = _members(archive, file_size)
-    _check_layout(archive, file, file_size)
+def _read_header(archive: zipfile.ZipFile, file: IO[bytes]) -> dict[str, Any]:
+    members = _members(archive, file)
     need(_HEADER in members and _DIGEST in members, f"there is no {_HEADER} in it.")
     need(members[_HEADER].file_size <= _LARGEST_HEADER, f"{_HEADER} is larger than {_LARGEST_HEADER} bytes.")
     need(members[_DIGEST].file_size == len(_digest(b"")), f"{_DIGEST} is no digest.")
@@ -130,41 +127,32 @@ def _read_header(archive: zipfile.ZipFile, file: IO[bytes], file_size: int) -> d
     return header
 
 
-def _members(archive: zipfile.ZipFile, file_size: int) -> dict[str, zipfile.ZipInfo]:
-    members = {info.filename: info for info in archive.infolist()}
-    need(len(members) == len(archive.infolist()), "a member is there twice.")
-    total = 0
-    for info in members.values():
+def _members(archive: zipfile.ZipFile, file: IO[bytes]) -> dict[str, zipfile.ZipInfo]:
+    """Members by name; bytes before, between and after them, which ``zipfile`` passes over, are refused."""
+    file.seek(-_END.size, os.SEEK_END)
+    need(_END.unpack(file.read(_END.size)) == (b"PK\5\6", 0), "something follows the archive.")
+    stray = "there are bytes in it that belong to no member."
+    members: dict[str, zipfile.ZipInfo] = {}
+    begins = {0}  # where a member, or the directory, may begin
+    for info in sorted(archive.infolist(), key=lambda info: info.header_offset):
         name = info.filename[:40]
+        need(info.filename not in members, "a member is there twice.")
         need(not info.flag_bits & (_ENCRYPTED | _PATCHED | _STRONG), f"{name!r} is encrypted or a patch.")
         need(info.compress_type == zipfile.ZIP_STORED, f"{name!r} is compressed, which no member is.")
         need(info.file_size == info.compress_size, f"{name!r} has two sizes.")
-        total += info.file_size
-    need(total <= file_size, f"members of {total} bytes do not fit a file of {file_size}.")
+        need(info.header_offset in begins, stray)
+        file.seek(info.header_offset)
+        _, *lengths = _LOCAL.unpack(file.read(_LOCAL.size))
+        stop = info.header_offset + _LOCAL.size + sum(lengths) + info.compress_size
+        begins = {stop + more for more in (_AFTER if info.flag_bits & _DESCRIBED else (0,))}
+        members[info.filename] = info
+    need(archive.start_dir in begins, stray)
     return members
 
 
-def _check_layout(archive: zipfile.ZipFile, file: IO[bytes], file_size: int) -> None:
-    """Refuse bytes before, between and after the members, which ``zipfile`` passes over."""
-    file.seek(max(0, file_size - _END.size))
-    need(_END.unpack(file.read(_END.size)) == (b"PK\5\6", 0), "something follows the archive.")
-    starts, at = [], {0}  # where a member, or the directory, may begin
-    for info in sorted(archive.infolist(), key=lambda info: info.header_offset):
-        starts.append((info.header_offset, at))
-        file.seek(max(0, info.header_offset))
-        _, *lengths = _LOCAL.unpack(file.read(_LOCAL.size))
-        stop = info.header_offset + _LOCAL.size + sum(lengths) + info.compress_size
-        at = {stop + more for more in (_AFTER if info.flag_bits & _DESCRIBED else (0,))}
-    starts.append((archive.start_dir, at))
-    need(all(start in allowed for start, allowed in starts), "there are bytes in it that belong to no member.")
-
-
 def _parsed(text: bytes) -> dict[str, Any]:
-    def refuse(constant: str) -> None:
-        need(False, f"{constant} is not JSON.")
-
     with refusing(f"{_HEADER} is not JSON"):
-        header = json.loads(text.decode(), parse_constant=refuse, object_pairs_hook=_unique)
+        header = json.loads(text.decode(), object_pairs_hook=_unique)
     need(isinstance(header, dict), f"{_HEADER} is no JSON object.")
     return dict(header)
 
@@ -191,9 +179,8 @@ def _check_entries(entries: list[Any], members: dict[str, zipfile.ZipInfo]) -> N
         need(entry["order"] in ("C", "F"), f"{name} has no shape in order C or F.")
         size = len(_npy_header(dtype, shape, entry["order"])) + math.prod(shape) * dtype.itemsize
         need(size == entry["size"], f"{name} does not have the size of its shape, {shape}.")
-        found = members[name]
-        need(found.file_size == size, f"{name} has {found.file_size} bytes, not {size}.")
-        need(entry["crc32"] == found.CRC, f"{name} is not the array that was saved: its checksum differs.")
+        need(members[name].file_size == size, f"{name} has {members[name].file_size} bytes, not {size}.")
+        need(entry["crc32"] == members[name].CRC, f"{name} is not the array that was saved: its checksum differs.")
     extra = members.keys() - {_HEADER, _DIGEST} - {entry["name"] for entry in entries}
     need(not extra, f"there is a member {min(extra, default='')[:40]!r}, which does not belong to it.")
 

@@ -1,9 +1,8 @@
 """JSON and arrays as Python values again: the inverse of ``encoding``, which has the table of what there is.
 
-Nothing here imports what a file names, or calls what it describes; names of classes are looked up among those that were
-declared. What is built is bounded by the size of the file: arrays that become Python objects (``ragged``, ``table``)
-belong to one value each, and others, which objects may copy, are not referred to without end. Whatever does not fit is
-an ``ArchiveError``.
+Nothing here imports what a file names, or calls what it describes. What is built is bounded by the size of the file:
+arrays that become Python objects (``ragged``, ``table``) belong to one value each, and others, which objects may copy,
+are not referred to without end. Whatever does not fit is an ``ArchiveError``.
 """
 
 import base64
@@ -24,7 +23,6 @@ from mercer.persistence import schema
 from mercer.persistence.encoding import DTYPE, LONGEST_INT, MOST_NESTED, most_referred
 
 _MOST_DIMENSIONS = 32
-_HEXADECIMAL = re.compile(r"-?0x[0-9a-f]+")
 _BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
 # How many numbers a generator has ready: it reads them without asking how many there are.
 _POSITIONS = {"MT19937": ("state", "pos", 624), "Philox": (None, "buffer_pos", 4)}
@@ -40,8 +38,6 @@ def decode(tree: Any, arrays: Sequence[AnyArray]) -> Any:
 
 
 class _Decoder:
-    """Turns JSON into values."""
-
     def __init__(self, arrays: Sequence[AnyArray]) -> None:
         self.uses: list[Any] = [0] * len(arrays)  # None for those that belong to one value alone
         self._arrays, self._depth = arrays, 0
@@ -49,12 +45,10 @@ class _Decoder:
 
     def decode(self, tree: Any) -> Any:
         self._depth += 1
-        if self._depth > MOST_NESTED:
-            raise ArchiveError(f"values are nested more than {MOST_NESTED} deep.")
-        try:
-            return self._decoded(tree)
-        finally:
-            self._depth -= 1
+        need(self._depth <= MOST_NESTED, f"values are nested more than {MOST_NESTED} deep.")
+        value = self._decoded(tree)
+        self._depth -= 1
+        return value
 
     def items(self, content: Any) -> list[Any]:
         return [self.decode(each) for each in _list(content)]
@@ -80,14 +74,13 @@ class _Decoder:
         if tree is None or isinstance(tree, (bool, int, str)):
             return tree
         if isinstance(tree, float):
-            need(math.isfinite(tree), "a number is too large.")
+            need(math.isfinite(tree), "a number is NaN, or too large.")
             return tree
         if isinstance(tree, list):
-            return [self.decode(each) for each in tree]
+            return self.items(tree)
         need(isinstance(tree, dict) and len(tree) == 1, "a value has no kind, or more than one.")
         ((kind, content),) = tree.items()
-        if kind not in _KINDS:
-            raise ArchiveError(f"there is no kind of value {kind[:40]!r}.")
+        need(kind in _KINDS, f"there is no kind of value {kind[:40]!r}.")
         return _KINDS[kind](self, content)
 
     def _object(self, content: Any) -> Any:
@@ -104,12 +97,12 @@ class _Decoder:
         fits = math.prod(as_shape(shape, "an array of objects")) == len(elements)
         need(fits, "the shape of an array of objects does not match the number of its elements.")
         result = np.empty(len(elements), dtype=object)
-        for i, each in enumerate(elements):
+        for i, each in enumerate(elements):  # one by one: NumPy would take tuples apart
             result[i] = self.decode(each)
         return result.reshape(shape)
 
     def _ragged(self, content: Any) -> list[AnyArray]:
-        joined, lengths = (self.own_array(each) for each in _parts(content, int, int))
+        joined, lengths = map(self.own_array, _parts(content, int, int))
         counts = joined.ndim == lengths.ndim == 1 and lengths.dtype == np.int64 and np.all(lengths >= 0)
         need(counts, "a list of arrays has no lengths.")
         stops = np.cumsum(lengths)
@@ -169,7 +162,7 @@ class _Decoder:
         return np.random.Generator(bits)
 
     def _int(self, content: Any) -> int:
-        valid = isinstance(content, str) and len(content) <= LONGEST_INT and _HEXADECIMAL.fullmatch(content)
+        valid = isinstance(content, str) and len(content) <= LONGEST_INT and re.fullmatch(r"-?0x[0-9a-f]+", content)
         need(valid, "an integer is not hexadecimal, or too long.")
         return int(content, 16)
 
@@ -194,7 +187,7 @@ _KINDS: dict[str, Callable[[_Decoder, Any], Any]] = {
     "slice": _Decoder._slice,
     "sparse": _Decoder._sparse,
     "table": _Decoder._table,
-    "tuple": lambda decoder, content: tuple(decoder.decode(each) for each in _list(content)),
+    "tuple": lambda decoder, content: tuple(decoder.items(content)),
 }
 
 
@@ -202,10 +195,8 @@ def as_dtype(name: Any) -> np.dtype[Any]:
     """The dtype of a name, if an archive may have it."""
     unknown = f"there is no dtype {str(name)[:40]!r} in an archive"
     need(isinstance(name, str) and DTYPE.fullmatch(name), unknown)
-    try:
+    with refusing(unknown):
         dtype: np.dtype[Any] = np.dtype(name)
-    except TypeError as error:
-        raise ArchiveError(unknown) from error
     need(dtype.str == name, unknown)  # two names of one dtype would be two archives of one model
     return dtype
 

@@ -35,7 +35,7 @@ import numpy as np
 from scipy import sparse
 
 from mercer._stored import Declaration, declaration_of
-from mercer._stored.checks import need
+from mercer._stored.checks import LARGEST_INT, need
 from mercer._typing import AnyArray
 from mercer.exceptions import ArchiveError
 from mercer.persistence import schema
@@ -45,7 +45,6 @@ MOST_NESTED = 100  # values within values
 DTYPE = re.compile(r"[<>|](b1|[iu][1248]|f[248]|[SU]\d{1,7}|[mM]8(\[\d{0,9}[a-zA-Z]{1,2}\])?)")
 LONGEST_INT = 4096  # hexadecimal digits
 _MANY = 16  # tuples from which on a list of them is stored as a table
-_LARGEST = 2**63
 _MOST_REFERENCES, _FREE = 32, 2**24  # to an array, if all are named as often; and bytes that do not count
 
 
@@ -69,25 +68,22 @@ class _Encoder:
     def __init__(self) -> None:
         self.arrays: list[AnyArray] = []
         self.referred = 0  # bytes
-        self._numbers: dict[Any, int] = {}
-        self._alive: list[AnyArray] = []  # whose addresses are keys
+        self._numbers: dict[Any, int] = {}  # by address: ``arrays`` keeps alive what lies there
         self._depth = 0
 
     def encode(self, value: Any, where: str) -> Any:
         self._depth += 1
         if self._depth > MOST_NESTED:
-            msg = f"{where} is nested more than {MOST_NESTED} deep, or contains itself: an archive cannot hold it."
-            raise ArchiveError(msg)
-        try:
-            return self._encoded(value, where)
-        finally:
-            self._depth -= 1
+            raise ArchiveError(f"{where} is nested more than {MOST_NESTED} deep, or contains itself: it is not stored.")
+        tree = self._encoded(value, where)
+        self._depth -= 1
+        return tree
 
     def _encoded(self, value: Any, where: str) -> Any:  # noqa: PLR0911  one line per kind of value
         if value is None or type(value) in (bool, str):
             return value
         if type(value) is int:
-            return value if -_LARGEST <= value < _LARGEST else {"int": _hexadecimal(value, where)}
+            return value if -LARGEST_INT <= value < LARGEST_INT else {"int": _hexadecimal(value, where)}
         if type(value) is float:
             return value if math.isfinite(value) else {"float": str(value)}
         if type(value) is list:
@@ -97,13 +93,11 @@ class _Encoder:
         declaration = declaration_of(type(value))
         if declaration is not None:
             return self._object(value, declaration, where)
-        kind = type(value)
-        if kind not in _KINDS:
-            kind = np.dtype if isinstance(value, np.dtype) else np.generic
-            if not isinstance(value, kind):
-                _refuse(value, where)
-        key, content = _KINDS[kind]
-        return {key: content(self, value, where)}
+        for kind in (type(value), np.dtype, np.generic):
+            if kind in _KINDS and isinstance(value, kind):
+                key, content = _KINDS[kind]
+                return {key: content(self, value, where)}
+        return _refuse(value, where)
 
     def items(self, value: Iterable[Any], where: str) -> list[Any]:
         return [self.encode(each, f"{where}[{i}]") for i, each in enumerate(value)]
@@ -138,7 +132,6 @@ class _Encoder:
         if key not in self._numbers:
             self._numbers[key] = len(self.arrays)
             self.arrays.append(value)
-        self._alive.append(value)
         self.referred += value.nbytes
         return self._numbers[key]
 
@@ -196,7 +189,7 @@ def _columns(value: list[Any]) -> list[AnyArray] | None:
     if not kinds or not alike or not set(kinds) <= {int, float}:
         return None
     columns = list(zip(kinds, zip(*value, strict=True), strict=True))
-    if any(kind is int and not -_LARGEST <= min(column) <= max(column) < _LARGEST for kind, column in columns):
+    if any(kind is int and not -LARGEST_INT <= min(column) <= max(column) < LARGEST_INT for kind, column in columns):
         return None
     return [np.array(column, dtype=np.int64 if kind is int else np.float64) for kind, column in columns]
 

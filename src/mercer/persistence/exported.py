@@ -35,30 +35,28 @@ class Exported:
     intercept: FloatArray  # (p,)
     decision: OneVsRest | OneVsOne | None  # of a classifier, with classes of int64, float64 or str
 
-    @property
-    def n_outputs(self) -> int:
-        """Number of outputs, p."""
-        return int(self.coefficients.shape[1])
-
 
 def read_model(model: Any) -> Exported:
     """Read an expansion, or any fitted model that has one."""
-    expansion = model if isinstance(model, KernelExpansion) else _expansion_of(model)
+    expansion = _expansion_of(model)
     points = np.array(expansion.points, dtype=np.float64)
     if points.size == 0:
-        msg = f"model must have at least one vector and one feature to be exported, got points of shape {points.shape}."
-        raise ValueError(msg)
+        raise ValueError(f"model must have at least one vector and one feature, got points of shape {points.shape}.")
     coefficients = np.array(expansion.coefficients, dtype=np.float64)
     intercept = np.array(expansion.intercept, dtype=np.float64)
     if not all(np.all(np.isfinite(array)) for array in (points, coefficients, intercept)):
         raise ValueError("model must consist of finite numbers to be exported; it has NaN or infinity among them.")
-    decision = _decision_of(model, coefficients.shape[1])
+    decision, outputs = None, None if model is expansion else read_outputs(model, coefficients.shape[1])
+    if isinstance(outputs, (OneVsRest, OneVsOne)):
+        decision = replace(outputs, classes=_plain_labels(outputs.classes))
     form = closed_form(expansion.kernel, points.shape[1])
     kernel = " ".join(repr(expansion.kernel).split())
     return Exported(type(model).__name__, kernel, form, points, coefficients, intercept, decision)
 
 
 def _expansion_of(model: Any) -> KernelExpansion:
+    if isinstance(model, KernelExpansion):
+        return model
     if hasattr(model, "fit"):
         check_is_fitted(model)
     try:
@@ -76,14 +74,6 @@ def _expansion_of(model: Any) -> KernelExpansion:
     return expansion
 
 
-def _decision_of(model: Any, n_outputs: int) -> OneVsRest | OneVsOne | None:
-    """The outputs of a classifier; None for a model whose values are the result."""
-    outputs = None if isinstance(model, KernelExpansion) else read_outputs(model, n_outputs)
-    if not isinstance(outputs, (OneVsRest, OneVsOne)):
-        return None
-    return replace(outputs, classes=_plain_labels(outputs.classes))
-
-
 def _plain_labels(classes: AnyArray) -> AnyArray:
     """Classes as types that ONNX and C know: int64, float64 or str."""
     values = np.asarray(classes).tolist()
@@ -93,8 +83,7 @@ def _plain_labels(classes: AnyArray) -> AnyArray:
         return np.array(values, dtype=np.int64)
     if all(isinstance(value, float) for value in values):
         return np.array(values, dtype=np.float64)
-    msg = f"classes of a model to be exported must all be integers, all floats, or all strings; got {values}."
-    raise TypeError(msg)
+    raise TypeError(f"classes of a model must all be integers, all floats, or all strings; got {values}.")
 
 
 def factors_of_power(base: str, power: int, square: Callable[[str], str]) -> list[str]:
@@ -123,12 +112,12 @@ def warn_of_rounding(model: Exported, *, arithmetic: Any, products: bool, remedy
     """Warn if float32 changes predictions visibly; see ``float32_error``."""
     error = float32_error(model, arithmetic=arithmetic, products=products)
     if error > _TOLERATED:
-        msg = (
+        warn(
             f"in float32 the predictions of this model are wrong by up to {error:.2g} times their size, as measured at "
             "its vectors and between them: large coefficients magnify rounding, or inputs differ by too little, or by "
-            f"too much, in units of their own size and of the length scale. {remedy}"
+            f"too much, in units of their own size and of the length scale. {remedy}",
+            UserWarning,
         )
-        warn(msg, UserWarning)
 
 
 def float32_error(model: Exported, *, arithmetic: Any = np.float32, products: bool) -> float:
@@ -136,8 +125,6 @@ def float32_error(model: Exported, *, arithmetic: Any = np.float32, products: bo
 
     With ``products`` squared distances are expanded into inner products, in that arithmetic; else they are sums of
     squared differences between inputs and vectors, both rounded, and as precise as that.
-
-    Cost: 256 kernel values per vector, twice.
     """
     vectors = model.points[:: max(1, len(model.points) // _SAMPLE)]
     rows = np.concatenate([vectors, (vectors[1:] + vectors[:-1]) / 2])

@@ -11,7 +11,6 @@ operators are used, all of them in opset 18 or before. NaN among the inputs come
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from functools import partial, reduce
 from importlib.metadata import version
 from os import PathLike, fspath
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mercer._typing import AnyArray, FloatArray
+from mercer._typing import AnyArray
 from mercer.kernels.closed_form import Form, OfDistance, OfInnerProduct, is_product
 from mercer.model import OneVsOne, OneVsRest
 from mercer.persistence.exported import Exported, centre, factors_of_power, in_dtype, read_model, warn_of_rounding
@@ -33,10 +32,6 @@ _OPSET, _IR_VERSION = 21, 10
 # Inputs are clipped at so many length scales: their squares would overflow, and ∞ - ∞ is NaN. Kernels are zero there.
 _FARTHEST: dict[np.dtype[Any], float] = {np.dtype(np.float32): 1e17, np.dtype(np.float64): 1e150}
 _COLUMNS = np.array([1], dtype=np.int64)  # the axis
-_REMEDIES: dict[np.dtype[Any], str] = {
-    np.dtype(np.float32): "Pass arithmetic=np.float64, which leaves inputs and outputs float32, or dtype=np.float64.",
-    np.dtype(np.float64): "Pass dtype=np.float64.",
-}
 
 
 def to_onnx(
@@ -106,7 +101,8 @@ def to_onnx(
     inside = outside if arithmetic is None else _float_type(arithmetic, "arithmetic")
     exported = read_model(model)
     if outside == np.float32:
-        warn_of_rounding(exported, arithmetic=inside, products=True, remedy=_REMEDIES[inside])
+        inner = "arithmetic=np.float64, which leaves inputs and outputs float32, or " if inside == np.float32 else ""
+        warn_of_rounding(exported, arithmetic=inside, products=True, remedy=f"Pass {inner}dtype=np.float64.")
     proto = _Graph(onnx, exported, outside, inside).build(name)
     if path is not None:
         onnx.save(proto, fspath(path))
@@ -120,16 +116,20 @@ class _Graph:
         self._onnx, self._model, self._outside, self._inside = onnx, model, outside, inside
         self._nodes: list[Any] = []
         self._tensors: list[Any] = []
-        self._constants: dict[tuple[Any, ...], str] = {}  # equal ones are stored once
+        self._names: dict[tuple[Any, ...], str] = {}  # of nodes and constants: equal ones are there once
         self._x = "X" if inside == outside else self._cast("X", inside)
-        self._shared: dict[bytes, tuple[str, FloatArray]] = {}
 
     def build(self, name: str) -> onnx.ModelProto:
         helper, model = self._onnx.helper, self._model
         kernel, factor = self._kernel(model.form)
-        name_of_values = "prediction" if model.decision is None else "decision"
-        values = self._sum_up(kernel, factor, name_of_values)
-        outputs = [self._declared(name_of_values, self._outside, model.n_outputs)]
+        result = "prediction" if model.decision is None else "decision"
+        is_cast = self._inside != self._outside
+        coefficients = self._numbers(model.coefficients * factor, "coefficients")
+        intercept = self._numbers(model.intercept, "intercept")
+        values = self._add("Gemm", kernel, coefficients, intercept, output="" if is_cast else result)
+        if is_cast:
+            self._add("Cast", values, output=result, to=self._type_code(self._outside))
+        outputs = [self._declared(result, self._outside, len(model.intercept))]
         if model.decision is not None:
             outputs.insert(0, self._label(values, model.decision))
         inputs = [self._declared("X", self._outside, model.points.shape[1])]
@@ -177,43 +177,19 @@ class _Graph:
 
     def _squares(self, form: OfDistance, factor: float) -> str:
         """|x̃ - z̃|² times a factor that is a power of two, so that it rounds nothing."""
-        folded, z = self._folded(form.inverse_scale)
-        norms = np.sum(z.astype(np.float64) ** 2, axis=1)
-        columns = np.vstack([-2.0 * z.T, np.ones(len(z))]) * factor
-        constants = self._numbers(columns, "scaled vectors"), self._numbers(norms * factor, "their norms")
-        return self._add("Gemm", folded, *constants)
-
-    def _folded(self, inverse_scale: FloatArray) -> tuple[str, FloatArray]:
-        """The node [x̃, |x̃|²], shared by kernels of the same length scales, and z̃."""
-        key = inverse_scale.tobytes()
-        if key not in self._shared:
-            shift = centre(self._model.points, self._inside)
-            z = in_dtype((self._model.points - shift) * inverse_scale, self._inside, "scaled vectors")
-            scales = self._numbers(inverse_scale, "length scales")
-            x = self._add("Mul", self._add("Sub", self._x, self._constant(shift)), scales)
-            farthest = _FARTHEST[self._inside]
-            x = self._add("Clip", x, self._numbers(-farthest), self._numbers(farthest))
-            norms = self._add("ReduceSumSquare", x, self._constant(_COLUMNS), keepdims=1)
-            self._shared[key] = self._add("Concat", x, norms, axis=1), z
-        return self._shared[key]
-
-    def _sum_up(self, kernel: str, factor: float, output: str) -> str:
-        """The outputs, cast under that name; returns them as they were computed."""
-        coefficients = self._numbers(self._model.coefficients * factor, "coefficients")
-        constants = coefficients, self._numbers(self._model.intercept, "intercept")
-        if self._inside == self._outside:
-            return self._add("Gemm", kernel, *constants, output=output)
-        values = self._add("Gemm", kernel, *constants)
-        self._add("Cast", values, output=output, to=self._type_code(self._outside))
-        return values
+        shift, farthest = centre(self._model.points, self._inside), _FARTHEST[self._inside]
+        scales = self._numbers(form.inverse_scale, "length scales")
+        x = self._add("Mul", self._add("Sub", self._x, self._constant(shift)), scales)
+        x = self._add("Clip", x, self._numbers(-farthest), self._numbers(farthest))
+        norms = self._add("ReduceSumSquare", x, self._constant(_COLUMNS), keepdims=1)
+        z = in_dtype((self._model.points - shift) * form.inverse_scale, self._inside, "scaled vectors")
+        columns = self._numbers(np.vstack([-2.0 * z.T, np.ones(len(z))]) * factor, "scaled vectors")
+        constants = self._numbers(np.sum(z.astype(np.float64) ** 2, axis=1) * factor, "their norms")
+        return self._add("Gemm", self._add("Concat", x, norms, axis=1), columns, constants)
 
     def _label(self, values: str, decision: OneVsRest | OneVsOne) -> Any:
-        helper, classes = self._onnx.helper, decision.classes
-        table = helper.make_tensor(
-            "classes", self._type_code(classes.dtype), classes.shape,
-            [label.encode() for label in classes.tolist()] if classes.dtype.kind == "U" else classes,
-        )  # fmt: skip
-        self._tensors.append(table)
+        classes = decision.classes.astype(object) if decision.classes.dtype.kind == "U" else decision.classes
+        self._tensors.append(self._onnx.numpy_helper.from_array(classes, "classes"))
         self._add("Gather", "classes", self._class_index(values, decision), output="label")
         return self._declared("label", classes.dtype)
 
@@ -233,53 +209,46 @@ class _Graph:
 
     def _add(self, operator: str, *inputs: str, output: str = "", **attributes: Any) -> str:
         """A node, its result named ``output`` or by itself."""
-        output = output or f"{operator.lower()}_{len(self._nodes)}"
-        self._nodes.append(self._onnx.helper.make_node(operator, list(inputs), [output], **attributes))
-        return output
+        key = operator, inputs, *attributes.items()
+        if output or key not in self._names:
+            self._names[key] = output or f"{operator.lower()}_{len(self._nodes)}"
+            self._nodes.append(self._onnx.helper.make_node(operator, list(inputs), [self._names[key]], **attributes))
+        return self._names[key]
 
     def _constant(self, array: AnyArray) -> str:
-        """An array of numbers as it is."""
         array = np.array(array, order="C")
         key = array.dtype.str, array.shape, array.tobytes()
-        if key not in self._constants:
-            self._constants[key] = f"constant_{len(self._constants)}"
-            self._tensors.append(self._onnx.numpy_helper.from_array(array, self._constants[key]))
-        return self._constants[key]
+        if key not in self._names:
+            self._names[key] = f"constant_{len(self._tensors)}"
+            self._tensors.append(self._onnx.numpy_helper.from_array(array, self._names[key]))
+        return self._names[key]
 
     def _numbers(self, values: Any, what: str = "parameters of the kernel") -> str:
         """A number, or an array, in the dtype of the arithmetic."""
         return self._constant(in_dtype(values, self._inside, what))
 
     def _cast(self, values: str, dtype: Any) -> str:
-        """The values in another dtype."""
         return self._add("Cast", values, to=self._type_code(np.dtype(dtype)))
 
     def _declared(self, name: str, dtype: np.dtype[Any], *widths: int) -> Any:
-        """An input or output of n rows."""
         return self._onnx.helper.make_tensor_value_info(name, self._type_code(dtype), ["n", *widths])
 
     def _type_code(self, dtype: np.dtype[Any]) -> int:
-        """ONNX's number of a dtype."""
-        onnx = self._onnx
-        return int(onnx.TensorProto.STRING if dtype.kind == "U" else onnx.helper.np_dtype_to_tensor_dtype(dtype))
+        return int(self._onnx.helper.np_dtype_to_tensor_dtype(dtype))  # of Python objects, a string's
 
     def _times(self, values: str, factor: float) -> str:
-        """A multiple."""
         return values if factor == 1.0 else self._add("Mul", values, self._numbers(factor))
 
-    def _product(self, factors: Sequence[str]) -> str:
-        """A product of one or more."""
+    def _product(self, factors: list[str]) -> str:
         return reduce(partial(self._add, "Mul"), factors)
 
     def _power(self, base: str, power: float) -> str:
         """A power, by repeated squares where that is possible: ``Pow`` is slow."""
         if not is_product(power):
             return self._add("Pow", base, self._numbers(power))
-        factors = factors_of_power(base, int(power), lambda square: self._add("Mul", square, square))
-        return self._product(factors)
+        return self._product(factors_of_power(base, int(power), lambda each: self._add("Mul", each, each)))
 
-    def _polynomial(self, base: str, coefficients: Sequence[float]) -> str:
-        """A polynomial, the constant term first."""
+    def _polynomial(self, base: str, coefficients: tuple[float, ...]) -> str:
         value = self._numbers(coefficients[-1])
         for coefficient in reversed(coefficients[:-1]):
             value = self._add("Add", self._add("Mul", base, value), self._numbers(coefficient))

@@ -63,13 +63,11 @@ def _mode_of(path: Path) -> int | None:
     """Permissions of the file that is to be replaced, None if there is none; those that cannot be are refused."""
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a directory; give the name of a file.")
-    try:
-        mode = path.stat().st_mode
-    except FileNotFoundError:
+    if not path.exists():
         return None
     advice = "which is not to be replaced: open it, and give the file object."
-    need(stat.S_ISREG(mode), f"{path} is a device or a pipe, {advice}")
-    return mode & 0o777
+    need(path.is_file(), f"{path} is a device or a pipe, {advice}")
+    return path.stat().st_mode & 0o777
 
 
 def _unnamed(folder: Path, mode: int | None) -> int | None:

@@ -10,27 +10,26 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from functools import cache, cached_property
-from types import NoneType, UnionType
+from types import UnionType
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from mercer._stored import SOMETIMES, Declaration, declaration_of
-from mercer._stored.checks import need, refusing
+from mercer._stored.checks import LARGEST_INT, need, refusing
 from mercer._typing import AnyArray
 from mercer.exceptions import ArchiveError, warn
 
 # What scikit-learn's conventions let an estimator tell of its fit besides, which nothing depends on.
 _TOLD = re.compile(r"[a-zA-Z]\w*[a-zA-Z0-9]_", re.ASCII)
-_LARGEST_INT = 2**63
 
 
 class _Layout(NamedTuple):
-    """Types of the attributes that an object has always, has after ``fit``, and may have."""
+    """Types of the attributes of a class."""
 
     always: dict[str, Any]
-    fitted: dict[str, Any]
+    fitted: dict[str, Any]  # which an estimator has after ``fit``
     sometimes: dict[str, Any]
 
 
@@ -123,41 +122,39 @@ def _layout(declaration: Declaration) -> _Layout:
         return _layout_of_estimator(cls)
     hints = get_type_hints(cls, include_extras=True)
     names = [field.name for field in fields(cls)] if is_dataclass(cls) else list(cls.__annotations__)
-    given = {name: hints[name] for name in names if get_origin(hints[name]) is not ClassVar}
-    members = {name: inspect.getattr_static(cls, name) for name in declaration.also}
-    caches = {name: _returned(each.func) for name, each in members.items() if isinstance(each, cached_property)}
-    properties = {name: _returned(each.fget) for name, each in members.items() if isinstance(each, property)}
-    return _Layout(given | properties, {}, caches)
+    always = {name: hints[name] for name in names if get_origin(hints[name]) is not ClassVar}
+    sometimes = {}
+    for name in declaration.also:
+        member = inspect.getattr_static(cls, name)
+        if isinstance(member, cached_property):
+            sometimes[name] = get_type_hints(member.func)["return"]
+        else:
+            always[name] = get_type_hints(member.fget)["return"]
+    return _Layout(always, {}, sometimes)
 
 
 def _layout_of_estimator(cls: Any) -> _Layout:
     """Parameters, which may be anything; and, if it can be fitted, what it annotates, and scikit-learn's own."""
-    parameters = dict.fromkeys(cls._get_param_names(), Any)
+    layout = _Layout(dict.fromkeys(cls._get_param_names(), Any), {}, {})
     if not hasattr(cls, "fit"):
-        return _Layout(parameters, {}, {})
-    hints = {name: hint for name, hint in get_type_hints(cls, include_extras=True).items() if name not in parameters}
-    hints = {name: hint for name, hint in hints.items() if get_origin(hint) is not ClassVar}
-    sometimes = {name: get_args(hint)[0] for name, hint in hints.items() if SOMETIMES in get_args(hint)[1:]}
-    fitted = {name: hint for name, hint in hints.items() if name not in sometimes}
-    conventions = {"n_features_in_": int} | ({"classes_": AnyArray} if issubclass(cls, ClassifierMixin) else {})
-    return _Layout(parameters, conventions | fitted, {"feature_names_in_": AnyArray} | sometimes)
-
-
-def _returned(function: Any) -> Any:
-    return get_type_hints(function)["return"]
+        return layout
+    layout.fitted.update({"n_features_in_": int} | ({"classes_": AnyArray} if issubclass(cls, ClassifierMixin) else {}))
+    layout.sometimes["feature_names_in_"] = AnyArray
+    for name, hint in get_type_hints(cls, include_extras=True).items():
+        if name not in layout.always and get_origin(hint) is not ClassVar:
+            (layout.sometimes if SOMETIMES in get_args(hint)[1:] else layout.fitted)[name] = hint
+    return layout
 
 
 def _fits(value: Any, hint: Any) -> bool:
     """Whether a value is of a declared type."""
     if hint is Any:
         return True
-    if hint is None or hint is NoneType:
-        return value is None
     if get_origin(hint) is not None:
         return _fits_generic(value, get_origin(hint), get_args(hint))
     if hint in (float, int):
         if isinstance(value, (int, np.integer)):  # and such as compiled code can take
-            return not isinstance(value, bool) and abs(int(value)) < _LARGEST_INT
+            return not isinstance(value, bool) and abs(int(value)) < LARGEST_INT
         return hint is float and isinstance(value, (float, np.floating))
     return isinstance(value, (bool, np.bool_) if hint is bool else hint)
 

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -28,12 +29,12 @@ def conjugate_gradient(
     precondition: Operator,
     tol: float,
     max_iter: int,
-    callback: Callable[[int, float], None] | None = None,
+    verbose: int = 0,
 ) -> IterativeSolution:
     """Solve H x = right for symmetric positive definite H, given by its products.
 
     Columns are independent systems that share the products; one that is done no longer moves. What is returned is the
-    iterate of least true residual, at worst zero.
+    iterate of least true residual, at worst zero. ``verbose`` prints the residual of each iteration.
     """
     # Squares of tiny and of huge numbers are none: the columns are solved for at a size of 1.
     size = np.max(np.abs(right), axis=0, initial=0.0)
@@ -45,8 +46,9 @@ def conjugate_gradient(
     residual, worst, iterations = right.copy(), 1.0 if np.any(right) else 0.0, 0
 
     def report(step: int, norms: FloatArray) -> None:
-        if callback is not None:
-            callback(iterations + step, float(np.max(norms / scale)))
+        if verbose:
+            iteration, largest = iterations + step, np.max(norms / scale)
+            print(f"mercer: conjugate gradients: iteration {iteration}, residual {largest:.1e}", file=sys.stderr)
 
     # The recurrence for the residual drifts: when it says that all is done, start again from the true residual, for as
     # long as that helps.
@@ -55,28 +57,16 @@ def conjugate_gradient(
         iterations += steps
         candidate = best + x
         new_residual = right - apply(candidate)
-        new_worst = float(np.max(np.linalg.norm(new_residual, axis=0) / scale))
-        if not new_worst < worst:
-            break
-        stalled = new_worst > worst / 2
-        best, residual, worst = candidate, new_residual, new_worst
-        if stalled:
+        before, new_worst = worst, float(np.max(np.linalg.norm(new_residual, axis=0) / scale))
+        if new_worst < worst:
+            best, residual, worst = candidate, new_residual, new_worst
+        if not worst <= before / 2:
             break
     return IterativeSolution(best * size, bool(worst <= tol), iterations, worst)
 
 
-def print_residual(iteration: int, residual: float) -> None:
-    """Print how far the iteration is: a callback for ``conjugate_gradient``."""
-    print(f"mercer: conjugate gradients: iteration {iteration}, residual {residual:.1e}", file=sys.stderr)
-
-
 def _descend(
-    apply: Operator,
-    residual: FloatArray,
-    precondition: Operator,
-    target: FloatArray,
-    max_iter: int,
-    report: Callable[[int, FloatArray], None],
+    apply: Operator, residual: FloatArray, precondition: Operator, target: FloatArray, max_iter: int, report: Any
 ) -> tuple[FloatArray, int]:
     """Run the recurrence from zero until it says that all systems are done, or breaks down; count its steps."""
     x, residual = np.zeros_like(residual), residual.copy()

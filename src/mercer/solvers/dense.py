@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
-from scipy.linalg import cython_blas, cython_lapack, lapack, solve_triangular
+from scipy.linalg import cython_blas, cython_lapack, lapack
 
 from mercer._jit import jit
 from mercer._stored import stored
@@ -18,20 +18,11 @@ from mercer._stored.checks import check_lower
 from mercer._typing import FloatArray, IntArray
 from mercer.exceptions import JitterWarning, NotPositiveDefiniteError, warn
 
-_CHAR = ctypes.c_char_p
-_INT = ctypes.POINTER(ctypes.c_int)
-_DOUBLE = ctypes.POINTER(ctypes.c_double)
-_POINTER = ctypes.c_void_p
-
-_SIGNATURES = {
-    # uplo, trans, n, k, alpha, a, lda, beta, c, ldc
-    "dsyrk": (_CHAR, _CHAR, _INT, _INT, _DOUBLE, _POINTER, _INT, _DOUBLE, _POINTER, _INT),
-    # side, uplo, m, n, alpha, a, lda, b, ldb, beta, c, ldc
-    "dsymm": (_CHAR, _CHAR, _INT, _INT, _DOUBLE, _POINTER, _INT, _POINTER, _INT, _DOUBLE, _POINTER, _INT),
-    # side, uplo, transa, diag, m, n, alpha, a, lda, b, ldb
-    "dtrsm": (_CHAR, _CHAR, _CHAR, _CHAR, _INT, _INT, _DOUBLE, _POINTER, _INT, _POINTER, _INT),
-    # uplo, n, a, lda, info
-    "dpotrf": (_CHAR, _INT, _POINTER, _INT, _INT),
+# How many arguments a routine has; Fortran takes all of them by address.
+_N_ARGUMENTS = {
+    "dsyrk": 10,  # uplo, trans, n, k, alpha, a, lda, beta, c, ldc
+    "dtrsm": 11,  # side, uplo, transa, diag, m, n, alpha, a, lda, b, ldb
+    "dpotrf": 5,  # uplo, n, a, lda, info
 }
 
 
@@ -49,7 +40,7 @@ def address(name: str) -> int:
 
 @cache
 def _routine(name: str) -> Any:
-    return ctypes.CFUNCTYPE(None, *_SIGNATURES[name])(address(name))
+    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * _N_ARGUMENTS[name])(address(name))
 
 
 def _int(value: int) -> Any:
@@ -60,8 +51,8 @@ def _number(value: float) -> Any:
     return ctypes.byref(ctypes.c_double(value))
 
 
-def add_gram(accumulator: FloatArray, tile: FloatArray, factor: float = 1.0) -> None:
-    """Add factor · tileᵀ tile to the upper triangle of the accumulator (float64, C-contiguous); see ``mirror``.
+def add_gram(accumulator: FloatArray, tile: FloatArray) -> None:
+    """Add tileᵀ tile to the upper triangle of the accumulator (float64, C-contiguous); see ``mirror``.
 
     A float32 tile is widened first: products summed in float32 ruin smooth kernels.
     """
@@ -72,7 +63,7 @@ def add_gram(accumulator: FloatArray, tile: FloatArray, factor: float = 1.0) -> 
     width = _int(size)
     # Fortran's lower triangle is the upper one of a row-major array.
     _routine("dsyrk")(
-        b"L", b"N", width, _int(n_rows), _number(factor), tile.ctypes.data, width,
+        b"L", b"N", width, _int(n_rows), _number(1.0), tile.ctypes.data, width,
         _number(1.0), accumulator.ctypes.data, width,
     )  # fmt: skip
 
@@ -88,23 +79,6 @@ def mirror(accumulator: FloatArray) -> None:
                     accumulator[j, i] = accumulator[i, j]
 
 
-def multiply_symmetric(rows: FloatArray, matrix: FloatArray, out: FloatArray) -> None:
-    """Fill in rows (T, m) times a symmetric matrix (m, m), of which the upper triangle is read.
-
-    All are float64, the matrix C-contiguous; the rows and their products may be the first columns of wider arrays.
-    """
-    n_rows, size = rows.shape
-    _check_square(matrix, size)
-    if n_rows == 0 or size == 0:
-        return
-    if out.shape != rows.shape:
-        raise ValueError(f"the products need an array of shape {rows.shape}, got {out.shape}.")
-    _routine("dsymm")(
-        b"L", b"L", _int(size), _int(n_rows), _number(1.0), matrix.ctypes.data, _int(size),
-        rows.ctypes.data, _int(_row_stride(rows)), _number(0.0), out.ctypes.data, _int(_row_stride(out)),
-    )  # fmt: skip
-
-
 def whiten(tile: FloatArray, lower: FloatArray) -> None:
     """Replace the tile K (T, m) by K L⁻ᵀ in place.
 
@@ -112,21 +86,13 @@ def whiten(tile: FloatArray, lower: FloatArray) -> None:
     float64 with contiguous columns (it may be a part of a larger matrix).
     """
     n_rows, size = tile.shape
+    if lower.shape != (size, size):
+        raise ValueError(f"a tile of {size} columns is whitened by a factor of that size, got {lower.shape}.")
     if n_rows == 0 or size == 0:
         return
-    row_stride = tile.strides[0] // 8 if n_rows > 1 else size  # NumPy leaves the stride of a single row open
-    column_stride = lower.strides[1] // 8 if size > 1 else 1
-    if (
-        not (tile.dtype == lower.dtype == np.float64)
-        or lower.shape != (size, size)
-        or (size > 1 and (tile.strides[1] != 8 or lower.strides[0] != 8))
-        or min(row_stride, column_stride) < size
-    ):
-        msg = "whiten needs a float64 tile with contiguous rows and a float64 factor with contiguous columns."
-        raise ValueError(msg)
     _routine("dtrsm")(
         b"L", b"L", b"N", b"N", _int(size), _int(n_rows), _number(1.0),
-        lower.ctypes.data, _int(column_stride), tile.ctypes.data, _int(row_stride),
+        lower.ctypes.data, _int(_row_stride(lower.T)), tile.ctypes.data, _int(_row_stride(tile)),
     )  # fmt: skip
 
 
@@ -176,7 +142,7 @@ def _row_stride(tile: FloatArray) -> int:
     n_rows, size = tile.shape
     stride = tile.strides[0] // 8 if n_rows > 1 else size  # NumPy leaves the stride of a single row open
     if tile.dtype != np.float64 or (size > 1 and tile.strides[1] != 8) or stride < size:
-        raise ValueError("a tile must be float64 with contiguous rows.")
+        raise ValueError("a tile must be float64 with contiguous rows, a factor float64 with contiguous columns.")
     return stride
 
 
@@ -218,13 +184,7 @@ class CholeskyFactor:
 
     def solve(self, right: FloatArray) -> FloatArray:
         """H⁻¹ right."""
-        solution, info = lapack.dpotrs(self.lower, np.asarray(right, dtype=np.float64), lower=1)
-        _no_illegal_argument(info)
-        return np.asarray(solution)
-
-    def half_solve(self, right: FloatArray) -> FloatArray:
-        """L⁻¹ right."""
-        return np.asarray(solve_triangular(self.lower, right, lower=True, check_finite=False))
+        return np.asarray(lapack.dpotrs(self.lower, np.asarray(right, dtype=np.float64), lower=1)[0])
 
     def inverse_entries(self, index: IntArray) -> FloatArray:
         """(H⁻¹)_ii for some i, with n² operations for each."""
@@ -261,28 +221,15 @@ def least_jitter(
     raise NotPositiveDefiniteError(message)
 
 
-def cholesky_in_place(
-    matrix: FloatArray, *, spread: FloatArray | None = None, name: str = "the kernel matrix plus noise"
-) -> CholeskyFactor:
+def cholesky_in_place(matrix: FloatArray, *, spread: FloatArray | None = None) -> CholeskyFactor:
     """Factor a symmetric matrix (C-contiguous float64, both triangles given) in its own memory.
 
     Rounding-level loss of definiteness is repaired by the smallest jitter that works, and reported by a
     ``JitterWarning``. A pivot counts as lost below n·eps times its own diagonal entry, so that rows of very different
-    scale do not disturb each other.
-
-    Parameters
-    ----------
-    matrix : array (n, n)
-    spread : array (n,) or None
-        How jitter is spread over the diagonal, as shares of its largest value there; evenly if None.
-    name : str
-        What the matrix is, for messages.
-
-    Raises
-    ------
-    NotPositiveDefiniteError
-        If a jitter of 1.5e-6 times the largest diagonal entry does not suffice.
+    scale do not disturb each other. ``spread`` (n,) says how jitter is spread over the diagonal, as shares of its
+    largest value there.
     """
+    name = "the kernel matrix plus noise"
     diagonal = np.diagonal(matrix).copy()
     largest = float(np.max(diagonal, initial=0.0))
     if not np.all(np.isfinite(diagonal)) or np.any(diagonal < 0) or largest == 0:
@@ -316,25 +263,16 @@ class PivotedFactor:
     order: IntArray  # (r,): indices of the rows kept, greatest residual first
     lower: FloatArray  # (r, r): L, Fortran-contiguous, zero above the diagonal
 
-    @property
-    def smallest_pivot(self) -> float:
-        """Last pivot relative to the first: how far the last row is from the span of the others."""
-        pivots = np.diagonal(self.lower)
-        return float((pivots[-1] / pivots[0]) ** 2)
 
-
-def pivoted_cholesky(
-    matrix: FloatArray, *, tolerance: float, name: str = "the kernel matrix of the basis"
-) -> PivotedFactor:
+def pivoted_cholesky(matrix: FloatArray, *, tolerance: float) -> PivotedFactor:
     """Factor a symmetric positive semi-definite matrix, greatest pivot first, down to a relative tolerance."""
-    diagonal = np.diagonal(matrix)
+    name, diagonal = "the kernel matrix of the basis", np.diagonal(matrix)
     largest = float(np.max(diagonal, initial=0.0))
     if not np.all(np.isfinite(matrix)) or np.any(diagonal < 0):
         raise NotPositiveDefiniteError(_indefinite(name, diagonal))
     if largest == 0.0 and not np.any(matrix):  # all kernel values vanish: one point is as good as all
         return PivotedFactor(order=np.zeros(1, dtype=np.intp), lower=np.ones((1, 1), order="F"))
-    factor, pivots, rank, info = lapack.dpstrf(np.asfortranarray(matrix), lower=1, tol=tolerance * largest)
-    _no_illegal_argument(info)
+    factor, pivots, rank, _ = lapack.dpstrf(np.asfortranarray(matrix), lower=1, tol=tolerance * largest)
     order = pivots - 1
     if rank < len(matrix):
         # What is left must vanish if the matrix is semi-definite; its sign would show on the diagonal, or beside it.
@@ -360,8 +298,3 @@ def _indefinite(name: str, diagonal: FloatArray) -> str:
         f"{name} is not positive definite (its diagonal lies in [{np.min(diagonal, initial=np.inf):.3g}, "
         f"{np.max(diagonal, initial=-np.inf):.3g}]). Use a positive definite kernel, or a larger noise."
     )
-
-
-def _no_illegal_argument(info: int) -> None:
-    if info < 0:
-        raise RuntimeError(f"LAPACK refused its argument number {-info}; this is a defect of mercer, please report it.")

@@ -18,17 +18,16 @@ C. C. Paige, Accuracy and effectiveness of the Lanczos algorithm for the symmetr
 Appl. 38 (2017).
 """
 
-from collections.abc import Callable, Iterator
-from typing import NamedTuple, TypeAlias
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
+from numpy.random import Generator
 from scipy.linalg import eigh_tridiagonal
 
 from mercer._typing import AnyArray, FloatArray
 from mercer.exceptions import NotPositiveDefiniteError
-
-Operator = Callable[[FloatArray], FloatArray]
-Random: TypeAlias = np.random.Generator | np.random.RandomState
+from mercer.solvers.conjugate_gradient import Operator
 
 _CHECK_EVERY = 10  # steps, or a twentieth of those made: the tridiagonal problem costs k², a step 2·nnz
 # Share of the largest Ritz value that the rounding of products and of T leaves undecided, whatever the recurrence says.
@@ -36,48 +35,26 @@ _ROUNDING = 8 * float(np.finfo(np.float64).eps)
 
 
 class ExtremeEigenvalues(NamedTuple):
-    """Both ends of a spectrum, from one run; the smallest decides when it stops.
-
-    An eigenvalue lies between ``bound`` and ``smallest``; it is the smallest of all unless the random start had
-    (almost) no component along its eigenvector.
-    """
+    """Both ends of a spectrum, from one run; the smallest decides when it stops."""
 
     smallest: float  # a Ritz value: the smallest eigenvalue is at most this
-    bound: float  # the same, less the residual norm of its Ritz vector
+    # The same, less the residual norm of its Ritz vector. An eigenvalue lies between the two, and it is the smallest of
+    # all unless the random start had (almost) no component along its eigenvector.
+    bound: float
     largest: float  # a Ritz value: the largest eigenvalue is at least this
     iterations: int
     converged: bool  # the residual norm came below the tolerance, or nothing was left to look at
 
 
 def extreme_eigenvalues(
-    apply: Operator, n: int, *, tol: float, max_iter: int, rng: Random, scale: float = 0.0, min_iter: int = 1
+    apply: Operator, n: int, *, tol: float, max_iter: int, rng: Generator, scale: float = 0.0, min_iter: int = 1
 ) -> ExtremeEigenvalues:
     """Bound the smallest and the largest eigenvalue of a symmetric matrix, given by its products.
 
-    Stops when the residual norm of the smallest Ritz pair is at most ``tol · max(|value|, scale)``. Costs one product
-    and 5n operations a step, and the memory of four vectors.
-
-    Parameters
-    ----------
-    apply : callable
-        x (n, 1) ↦ H x (n, 1).
-    n : int
-    tol : float
-    max_iter : int
-        At least 1.
-    rng : Generator or RandomState
-    scale : float
-        What the eigenvalue is to be compared with besides its own size, for example the noise.
-    min_iter : int
-        Steps at the least: a residual can be small before an eigenvalue at the end of the spectrum has been seen.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> eigenvalues = np.linspace(1.0, 4.0, 50)[:, np.newaxis]
-    >>> both = extreme_eigenvalues(lambda x: eigenvalues * x, 50, tol=1e-8, max_iter=100, rng=np.random.default_rng(0))
-    >>> both.converged, round(both.smallest, 6), round(both.largest, 6)
-    (True, 1.0, 4.0)
+    Stops when the residual norm of the smallest Ritz pair is at most ``tol · max(|value|, scale)``: ``scale`` is what
+    the eigenvalue is to be compared with, for example the noise. But not before ``min_iter`` steps, because a residual
+    can be small before an eigenvalue at the end of the spectrum has been seen. A step is one product x (n, 1) ↦ H x and
+    5n operations; four vectors are in memory.
     """
     if n < 1 or max_iter < 1:
         raise ValueError(f"Lanczos needs a row and a step, got n={n} and max_iter={max_iter}.")
@@ -96,7 +73,7 @@ def extreme_eigenvalues(
 
 
 def stochastic_log_determinant(
-    apply: Operator, n: int, *, n_probes: int, n_steps: int, rng: Random
+    apply: Operator, n: int, *, n_probes: int, n_steps: int, rng: Generator
 ) -> tuple[float, float]:
     r"""Estimate log det H of a symmetric positive definite matrix, and the standard error of the estimate.
 
@@ -105,15 +82,9 @@ def stochastic_log_determinant(
 
     with Rademacher probes z and Gauss quadrature of ``n_steps`` nodes (stochastic Lanczos quadrature). The standard
     error is that of the probes; too few steps bias the estimate upwards, the less the better H is conditioned. Costs
-    ``n_steps`` products with (n, n_probes) arrays, of which four are in memory.
-
-    Raises
-    ------
-    NotPositiveDefiniteError
-        If a Ritz value is not positive.
+    ``n_steps`` products with (n, n_probes) arrays, of which four are in memory. Raises ``NotPositiveDefiniteError``
+    if a Ritz value is not positive.
     """
-    if n == 0:
-        return 0.0, 0.0
     probes = np.where(rng.standard_normal((n, n_probes)) < 0, -1.0, 1.0)
     diagonal, beside = np.zeros((n_steps, n_probes)), np.zeros((n_steps, n_probes))
     steps = np.full(n_probes, n_steps)
@@ -147,22 +118,15 @@ def _lanczos(apply: Operator, q: FloatArray, n_steps: int) -> Iterator[tuple[Flo
     before, beta, largest = np.zeros_like(q), np.zeros(p), np.zeros(p)
     for _ in range(n_steps):
         product = apply(q) - beta * before
-        alpha = _dots(q, product)
+        alpha = np.einsum("ij,ij->j", q, product)
         product -= alpha * q
-        beta = np.sqrt(_dots(product, product))
+        beta = np.linalg.norm(product, axis=0)
         largest = np.maximum(largest, np.abs(alpha) + beta)
         # β ≈ 0: the space is invariant. One eigenvector for each eigenvalue is in it, by the random start.
         invariant = beta <= np.sqrt(n) * _ROUNDING * largest
         yield alpha, beta, invariant
         # A column that has ended is zero from here on, and ends again in every step.
         before, q = q, product / np.where(invariant, np.inf, beta)
-
-
-def _dots(left: FloatArray, right: FloatArray) -> FloatArray:
-    """Inner products of the columns; of a single one by BLAS."""
-    if left.shape[1] == 1:
-        return np.array([left[:, 0] @ right[:, 0]])
-    return np.asarray(np.einsum("ij,ij->j", left, right))
 
 
 def _ritz(diagonal: FloatArray, beside: FloatArray, *, tol: float, scale: float, exhausted: bool) -> ExtremeEigenvalues:

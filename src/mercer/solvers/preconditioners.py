@@ -8,7 +8,6 @@ References
 T. A. Manteuffel, An incomplete factorization technique for positive definite linear systems, Math. Comp. 34 (1980).
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -22,9 +21,8 @@ from mercer._stored import stored
 from mercer._stored.checks import check_unit_lower
 from mercer._typing import FloatArray
 from mercer.exceptions import NotPositiveDefiniteError
+from mercer.solvers.conjugate_gradient import Operator
 from mercer.solvers.sparse_cholesky import solve_in_place
-
-Operator = Callable[[FloatArray], FloatArray]
 
 _FIRST_SHIFT = 1e-3  # share of the diagonal that is added when the factorisation first breaks down
 # Least share of its diagonal entry that a pivot may keep: below √eps its column of L is mostly rounding error.
@@ -63,20 +61,13 @@ class Incomplete:
 
     .. math:: LDL^\top \approx A + \tau\,\mathrm{diag}(A)
 
-    L has entries where the lower triangle of A has entries that matter. The factorisation of a positive definite matrix
-    may break down; then τ is set to 10⁻³, and doubled until it succeeds, as it must once the diagonal dominates
-    (Manteuffel). Whatever τ is, the operator is symmetric positive definite, and conjugate gradients solve the system
-    with A itself.
+    The factorisation of a positive definite matrix may break down; then τ is set to 10⁻³, and doubled until it
+    succeeds, as it must once the diagonal dominates (Manteuffel). Whatever τ is, the operator is symmetric positive
+    definite, and conjugate gradients solve the system with A itself.
 
-    Cost: n·m² operations for m entries in a row of L, for each shift that is tried; 4·nnz(L) for each column it is
-    applied to; 12 bytes for each entry of L.
-
-    Parameters
-    ----------
-    matrix : csr_array (n, n)
-        Symmetric positive definite, both triangles stored.
-    drop_tol : float
-        Entries with :math:`|a_{ij}| \leq \mathrm{drop\_tol}\,\sqrt{a_{ii}a_{jj}}` are left out, 0 for none.
+    Both triangles of the matrix are stored. Entries with :math:`|a_{ij}| \leq \mathrm{drop\_tol}\,\sqrt{a_{ii}a_{jj}}`
+    are left out. Cost: n·m² operations for m entries in a row of L, for each shift that is tried; 4·nnz(L) for each
+    column it is applied to; 12 bytes for each entry of L.
     """
 
     lower: csc_array  # L, unit lower triangular, indices sorted
@@ -122,8 +113,7 @@ class NystromPreconditioner:
     weights: FloatArray  # (n,), the diagonal of W
 
     @cached_property
-    def _inner(self) -> Any:
-        """The factor of λI + VᵀWV."""
+    def _inner(self) -> Any:  # the factor of λI + VᵀWV
         return cho_factor(self.gram + self.noise * np.eye(len(self.gram)), lower=True, check_finite=False)
 
     def __call__(self, right: FloatArray) -> FloatArray:

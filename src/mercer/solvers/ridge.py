@@ -96,17 +96,9 @@ class RidgeProblem:
             zeros = np.zeros(len(gram)), np.zeros(len(squares))
             return cls(gram, cross[:, :-1], squares, *zeros, total, n_targets, intercept, rounding)
         mean, target_mean = cross[:, -1] / total, moments[:-1, -1] / total
-        return cls(
-            gram=gram - total * np.outer(mean, mean),
-            cross=cross[:, :-1] - total * np.outer(mean, target_mean),
-            squares=np.maximum(squares - total * target_mean**2, 0.0),
-            mean=mean,
-            target_mean=target_mean,
-            total_weight=total,
-            n_targets=n_targets,
-            intercept=True,
-            rounding=rounding,
-        )
+        gram, cross = gram - total * np.outer(mean, mean), cross[:, :-1] - total * np.outer(mean, target_mean)
+        squares = np.maximum(squares - total * target_mean**2, 0.0)
+        return cls(gram, cross, squares, mean, target_mean, total, n_targets, intercept, rounding)
 
     def solve(self, noise: float) -> RidgeSolution:
         """Solve for one noise by Cholesky; by eigenvalues where A + λI is near singular."""
@@ -161,29 +153,28 @@ class RidgeProblem:
         return replace(path, projections=np.sqrt(path.eigenvalues)[:, np.newaxis] * path.projections)
 
     @property
-    def _seen_any(self) -> bool:
+    def has_intercept(self) -> bool:
         """Whether there is an intercept, and something to find it from."""
         return self.intercept and self.total_weight > 0
-
-    def _solution(self, weights: FloatArray, root: FloatArray, noise: float) -> RidgeSolution:
-        intercept = self.target_mean - self.mean @ weights
-        constant = noise / self.total_weight if self._seen_any else 0.0
-        return RidgeSolution(
-            weights, intercept, root, self.mean, constant, noise, self._seen_any, self._scale(weights, noise)
-        )
 
     @property
     def freedom(self) -> float:
         """Degrees of freedom of the targets: one less for an intercept."""
-        return self.n_targets - self._seen_any
+        return self.n_targets - self.has_intercept
+
+    def _solution(self, weights: FloatArray, root: FloatArray, noise: float) -> RidgeSolution:
+        intercept = self.target_mean - self.mean @ weights
+        constant = noise / self.total_weight if self.has_intercept else 0.0
+        scale = self._scale(weights, noise)
+        return RidgeSolution(weights, intercept, root, self.mean, constant, noise, self.has_intercept, scale)
 
     def _scale(self, weights: FloatArray, noise: float) -> FloatArray:
         """σ (p,), where σ² = yᵀ(VVᵀ + λW⁻¹)⁻¹y/n."""
         # yᵀ(VVᵀ + λW⁻¹)⁻¹y = (yᵀWy - cᵀu)/λ, and at least |u|²
-        penalty = np.sum(weights**2, axis=0)
+        squares = np.sum(weights**2, axis=0)
         if noise > 0:
-            penalty = np.maximum(penalty, (self.squares - np.sum(self.cross * weights, axis=0)) / noise)
-        return np.asarray(np.sqrt(penalty / max(self.freedom, 1.0)))
+            squares = np.maximum(squares, (self.squares - np.sum(self.cross * weights, axis=0)) / noise)
+        return np.asarray(np.sqrt(squares / max(self.freedom, 1.0)))
 
 
 @dataclass(frozen=True)
@@ -197,23 +188,21 @@ class RidgePath:
 
     def solve(self, noise: float) -> RidgeSolution:
         """u = Q (Θ + λ)⁻¹ Qᵀc; directions without data, where Θ + λ vanishes, keep their prior."""
-        inverse = self._inverse(noise)
+        inverse = self.inverse(noise)
+        weights = self.eigenvectors @ (inverse[:, np.newaxis] * self.projections)
         share = np.where(inverse > 0, noise * inverse, 1.0)
-        root = np.sqrt(share)[:, np.newaxis] * self.eigenvectors.T
-        return self.problem._solution(self.weights(noise), root, noise)
+        return self.problem._solution(weights, np.sqrt(share)[:, np.newaxis] * self.eigenvectors.T, noise)
+
+    def inverse(self, noise: float) -> FloatArray:
+        """(Θ + λ)⁻¹, zero where it vanishes to rounding."""
+        shifted = self.eigenvalues + noise
+        known = shifted > self.problem.rounding
+        return np.asarray(np.where(known, 1.0 / np.where(known, shifted, 1.0), 0.0))
 
     def degrees_of_freedom(self, noise: float) -> float:
         """Trace of the smoother: Σ θ/(θ + λ), and one for an intercept."""
         theta = self.eigenvalues[self.eigenvalues > 0]
         return float(np.sum(theta / (theta + noise)) + self.problem.intercept)
-
-    def weights(self, noise: float) -> FloatArray:
-        """Weights alone, without what the variance needs."""
-        return np.asarray(self.eigenvectors @ (self._inverse(noise)[:, np.newaxis] * self.projections))
-
-    def intercept(self, weights: FloatArray) -> FloatArray:
-        """Intercept that belongs to the weights."""
-        return np.asarray(self.problem.target_mean - self.problem.mean @ weights)
 
     def residual_share(self, noise: float) -> FloatArray:
         """Share of each output's sum of squares that the model leaves, from the statistics alone."""
@@ -251,14 +240,14 @@ class RidgePath:
         q = never / noise + np.sum(explained / (theta + noise)[:, np.newaxis], axis=0)
         return float(np.sum(-n / 2 * np.log(2 * np.pi * np.e * q / n) - determinant / 2))
 
-    def likeliest_noise(self, left_out: LeftOut) -> float:
+    def likeliest_noise(self, left_out: LeftOut | None) -> float:
         """The noise of the largest marginal likelihood; 1 where it does not depend on it.
 
         A few outlying rows can make a noise likely with which rows that are left out are predicted worse than by the
         mean. Then it is the noise of the least leave-one-out error.
         """
         noise = self.least(lambda noise: -self.log_likelihood(noise))
-        return noise if left_out.error(noise) <= 1.0 else left_out.best_noise()
+        return noise if left_out is None or left_out.error(noise) <= 1.0 else left_out.best_noise()
 
     def least(self, score: Callable[[float], float]) -> float:
         """The noise of the least score: the best of a grid, refined."""
@@ -309,12 +298,6 @@ class RidgePath:
             np.exp(brentq(lambda point: self._score(np.exp(point)) - lowest * _TIE, left, right[0], xtol=1e-12))
         )
 
-    def _inverse(self, noise: float) -> FloatArray:
-        """(Θ + λ)⁻¹, zero where it vanishes to rounding."""
-        shifted = self.eigenvalues + noise
-        known = shifted > self.problem.rounding
-        return np.asarray(np.where(known, 1.0 / np.where(known, shifted, 1.0), 0.0))
-
 
 class LeftOut:
     """Leave-one-out errors of rows that were summed, at any noise: features (k, r), targets (k, p), weights (k,)."""
@@ -336,7 +319,7 @@ class LeftOut:
         problem = path.problem
         self._path, self._weights, self._rotated = path, weights, rotated
         self._squares = self._rotated**2
-        self._constant = 1.0 / problem.total_weight if problem._seen_any else 0.0
+        self._constant = 1.0 / problem.total_weight if problem.has_intercept else 0.0
         centred = targets - problem.target_mean
         spread = np.sqrt(
             np.average((targets - np.average(targets, axis=0, weights=weights)) ** 2, axis=0, weights=weights)
@@ -347,7 +330,7 @@ class LeftOut:
 
     def error(self, noise: float) -> float:
         """Mean squared error, in units of that of the mean, averaged over the outputs that are not constant."""
-        inverse = self._path._inverse(noise)
+        inverse = self._path.inverse(noise)
         # A row of weight 2 is two rows, of which one is left out.
         leverage = np.minimum(self._weights, 1.0) * (self._squares @ inverse + self._constant)
         residuals = self._targets - self._rotated @ (inverse[:, np.newaxis] * self._projections)

@@ -33,14 +33,7 @@ from mercer._stored import stored
 from mercer._stored.checks import check_index, check_permutation, check_shape, check_unit_lower, need
 from mercer._typing import FloatArray, IntArray
 from mercer.exceptions import NotPositiveDefiniteError
-from mercer.solvers.sparse_symbolic import (
-    SYMMETRIC,
-    Ordering,
-    canonical,
-    elimination_tree,
-    inverse,
-    ordering_permutation,
-)
+from mercer.solvers.sparse_symbolic import SYMMETRIC, canonical, elimination_tree, inverse, ordering_permutation
 
 _WIDTH = 4  # rows that half_norms solves for at once: they share the reading of L
 
@@ -66,11 +59,6 @@ class SparseFactor:
         need(np.all((self.parent == -1) | (self.parent > np.arange(n))), "the tree of a factor has a cycle.")
 
     @property
-    def nnz(self) -> int:
-        """Entries of L, its diagonal included."""
-        return int(self.lower.nnz)
-
-    @property
     def log_determinant(self) -> float:
         """The logarithm of det H."""
         return float(np.sum(np.log(self.pivots)))
@@ -87,13 +75,13 @@ class SparseFactor:
     def half_norms(self, rows: csr_array) -> FloatArray:
         """kᵀH⁻¹k = |D^(-1/2) L⁻¹ P k|² for each sparse row k.
 
-        Only columns of L that the row reaches in the elimination tree are touched. Compiled, without the GIL, with
-        buffers of its own, 8·4·n bytes: callers may give parts of the rows to different threads.
+        Only columns of L that the row reaches in the elimination tree are touched. Threads may share the factor.
         """
         n, norms = len(self.pivots), np.zeros(rows.shape[0])
-        rank = inverse(self.order)
+        rank, filled = inverse(self.order), np.flatnonzero(np.diff(rows.indptr))  # norms of empty rows are zero
         # Rows solved for together should reach the same columns: neighbours in the tree have nearby ranks.
-        sequence = np.argsort(_first_ranks(rows, rank), kind="stable")
+        first = np.minimum.reduceat(rank[rows.indices], rows.indptr[filled]) if len(filled) else filled
+        sequence = filled[np.argsort(first, kind="stable")]
         tree = (self.parent, np.full(n, -1, dtype=np.int64), np.empty(n, dtype=np.int64))
         factor = (self.lower.indptr, self.lower.indices, self.lower.data, self.pivots)
         given = (rows.indptr, rows.indices, rows.data.astype(np.float64, copy=False), rank, sequence)
@@ -101,33 +89,13 @@ class SparseFactor:
         return norms
 
 
-def sparse_cholesky(matrix: csr_array, *, ordering: Ordering = "amd") -> SparseFactor:
-    """Factor a sparse symmetric positive definite matrix.
+def sparse_cholesky(matrix: csr_array, *, ordering: str | IntArray = "amd") -> SparseFactor:
+    """Factor a sparse symmetric positive definite matrix (n, n), float64, of which both triangles are stored.
 
-    The cost is that of the fill-in, which the ordering decides: for points in the plane about n^1.5 operations and
-    n·log n entries; ``count_fill`` counts the entries before. Besides L, SuperLU needs about three times its memory
-    while it works.
-
-    Parameters
-    ----------
-    matrix : csr_array (n, n)
-        float64, both triangles stored.
-    ordering : {"amd", "colamd", "rcm", "natural"} or array (n,)
-        See ``ordering_permutation``.
-
-    Raises
-    ------
-    NotPositiveDefiniteError
-        If a pivot is not positive by more than the rounding error of its own row.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from scipy.sparse import csr_array, diags_array
-    >>> path = diags_array([-np.ones(4), np.full(5, 2.0), -np.ones(4)], offsets=[-1, 0, 1])
-    >>> factor = sparse_cholesky(csr_array(path))
-    >>> round(float(np.exp(factor.log_determinant)), 10), factor.fill_in
-    (6.0, 1.0)
+    The cost is that of the fill-in, which the ordering decides (see ``ordering_permutation``): for points in the plane
+    about n^1.5 operations and n·log n entries; ``count_fill`` counts the entries before. Besides L, SuperLU needs about
+    three times its memory while it works. A pivot that is not positive by more than the rounding error of its own row
+    raises ``NotPositiveDefiniteError``.
     """
     columns = canonical(matrix)
     diagonal = columns.diagonal()
@@ -283,12 +251,3 @@ def _solve_reached(factor: Any, reached: IntArray, x: FloatArray, group: IntArra
         for c in range(len(group)):
             norms[group[c]] += x[j, c] ** 2 / pivots[j]
         x[j, :] = 0.0
-
-
-def _first_ranks(rows: csr_array, rank: IntArray) -> IntArray:
-    """The least rank among each row's entries, n for an empty row."""
-    first = np.full(rows.shape[0], len(rank), dtype=np.intp)
-    filled = np.diff(rows.indptr) > 0
-    if np.any(filled):
-        first[filled] = np.minimum.reduceat(rank[rows.indices], rows.indptr[:-1][filled])
-    return first

@@ -5,7 +5,7 @@ References
 T. A. Davis, Direct Methods for Sparse Linear Systems, SIAM 2006, chapters 4 and 7.
 """
 
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csc_array, csr_array, eye_array
@@ -15,25 +15,17 @@ from scipy.sparse.linalg import spilu
 from mercer._jit import jit
 from mercer._typing import IntArray
 
-Ordering: TypeAlias = str | IntArray
-
 _SUPERLU_NAMES = {"amd": "MMD_AT_PLUS_A", "colamd": "COLAMD"}
 # A threshold of 0 takes every diagonal pivot that is not exactly zero.
 SYMMETRIC: dict[str, Any] = {"diag_pivot_thresh": 0.0, "options": {"SymmetricMode": True}}
 
 
-def ordering_permutation(matrix: csr_array, ordering: Ordering) -> IntArray:
+def ordering_permutation(matrix: csr_array, ordering: str | IntArray) -> IntArray:
     """The fill-reducing permutation, without a numerical factorisation.
 
-    Row k of the permuted matrix is row ``permutation[k]`` of the given one. Time and memory are those of the ordering,
-    not of the factor.
-
-    Parameters
-    ----------
-    matrix : csr_array (n, n)
-        Both triangles stored; only where its entries are matters.
-    ordering : {"amd", "colamd", "rcm", "natural"} or array (n,)
-        Minimum degree, SuperLU's column ordering, reverse Cuthill-McKee, none, or a permutation, which is checked.
+    ``ordering`` is "amd" (minimum degree), "colamd" (SuperLU's column ordering), "rcm" (reverse Cuthill-McKee),
+    "natural", or a permutation, which is checked. Row k of the permuted matrix is row ``permutation[k]`` of the given
+    one, of which both triangles are stored, and only where its entries are matters.
     """
     n = matrix.shape[0]
     if not isinstance(ordering, str):
@@ -51,15 +43,13 @@ def ordering_permutation(matrix: csr_array, ordering: Ordering) -> IntArray:
     # An incomplete factorisation that drops everything off a dominant diagonal is little more than its ordering.
     pattern = csc_array((np.ones(columns.nnz), columns.indices, columns.indptr), shape=(n, n)) + n * eye_array(n)
     name = _SUPERLU_NAMES[ordering]
-    incomplete = spilu(csc_array(pattern), drop_tol=1.0, fill_factor=1.0, permc_spec=name, **SYMMETRIC)
-    return inverse(incomplete.perm_c)
+    return inverse(spilu(csc_array(pattern), drop_tol=1.0, fill_factor=1.0, permc_spec=name, **SYMMETRIC).perm_c)
 
 
 def count_fill(matrix: csr_array, permutation: IntArray, most: int = 2**62) -> int:
     """The number of entries of L for a permutation, diagonal included, if no number cancels to zero.
 
-    Counting ends soon after ``most``. Time O(nnz + the count), and O(n) memory besides a copy of the matrix where it
-    has explicit zeros.
+    Counting ends soon after ``most``. Time O(nnz + the count), memory O(n) where the matrix has no explicit zeros.
     """
     return elimination_tree(canonical(matrix), ordering_permutation(matrix, permutation), most)[1]
 
@@ -86,10 +76,7 @@ def inverse(order: IntArray) -> IntArray:
 
 
 def elimination_tree(columns: csc_array, order: IntArray, most: int = 2**62) -> tuple[IntArray, int]:
-    """Parent of each column of the permuted matrix's factor, -1 at a root, and the number of entries of the factor.
-
-    Both are complete only if there are at most ``most`` entries.
-    """
+    """Parent of each column of the permuted matrix's factor, -1 at a root, and its number of entries up to ``most``."""
     parent, mark = np.full(len(order), -1, dtype=np.int64), np.full(len(order), -1, dtype=np.int64)
     count = _walk_rows((columns.indptr, columns.indices, order, inverse(order)), parent, mark, most)
     return parent, int(count)

@@ -8,7 +8,7 @@ from scipy import sparse
 
 from mercer import NystromRegressor
 from mercer import basis as strategies
-from mercer.basis import Basis, BasisStrategy, Uniform, base, choose_basis, nystrom_error
+from mercer.basis import Basis, BasisStrategy, Uniform, choose_basis, nystrom_error
 from mercer.engine import Threads
 from mercer.kernels import Gaussian
 from tests.doubles import GuardedRows
@@ -33,11 +33,14 @@ def test_a_name_means_its_strategy(rows):
     assert by_name.points.shape == (5, 2)
 
 
-def test_every_strategy_has_a_name():
-    public = {
-        name for name, member in inspect.getmembers(strategies, inspect.isclass) if issubclass(member, BasisStrategy)
-    }
-    assert set(base._NAMED.values()) == public - {"BasisStrategy"}
+def test_every_strategy_goes_by_the_name_of_its_file(rows, monkeypatch):
+    names = {"distribution", "forward_selection", "kmeans", "leverage", "pivoted_cholesky", "sequential"}
+    names |= {"sparse_greedy", "supervised_cholesky", "uniform"}
+    public = [member for _, member in inspect.getmembers(strategies, inspect.isclass)]
+    public = [member for member in public if issubclass(member, BasisStrategy) and member is not BasisStrategy]
+    assert {member.__module__ for member in public} == {f"mercer.basis.{name}" for name in names}
+    monkeypatch.setattr(BasisStrategy, "select", lambda self, *_, **__: type(self))
+    assert {choose(name, rows) for name in names} == set(public)
 
 
 def test_a_strategy_of_ones_own_is_asked(rows):

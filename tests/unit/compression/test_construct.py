@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from mercer.compression.construct import GrowingFactor, _Builder, construct, universal_sampling
+from mercer.compression.construct import _Builder, construct, universal_sampling
 from mercer.compression.distance import FeatureDistance
 from mercer.engine import Threads
 from mercer.kernels import Gaussian, Linear, Matern, Polynomial
@@ -52,20 +52,20 @@ def test_universal_sampling_is_proportional_over_many_spins():
 # ------------------------------------------------------------------------------------------------ growing factor
 
 
-def test_a_growing_factor_is_the_solution_for_all_vectors_and_refuses_dependent_ones():
-    generator = np.random.default_rng(0)
-    A, right = generator.normal(size=(6, 8)), generator.normal(size=(6, 2))
-    K = A @ A.T
-    factor = GrowingFactor(8, 2)
+def test_coefficients_are_the_best_for_all_vectors_and_dependent_vectors_are_refused():
+    expansion = draw(n_outputs=2)
+    distance, vectors = distance_of(expansion), np.random.default_rng(1).normal(size=(6, 3))
+    builder = _Builder(distance, 8)
     for i in range(6):
-        assert factor.add(K[:i, i], K[i, i], right[i])
-        assert not factor.add(K[: i + 1, i], K[i, i], right[i])  # the same again
-        solution = np.linalg.solve(K[: i + 1, : i + 1], right[: i + 1])
-        np.testing.assert_allclose(factor.solution(), solution, rtol=1e-8)
-        assert factor.explained == pytest.approx(np.sum(solution * right[: i + 1]))
-    near = K[:, 0] * (1 + 1e-14)
-    assert not factor.add(near, K[0, 0], right[0])
-    assert factor.size == 6
+        assert builder.add(vectors[i : i + 1])
+        assert not builder.add(vectors[: i + 1])  # those before again
+        assert not builder.add(vectors[:1] + 1e-9)
+        known = vectors[: i + 1]
+        K, c = expansion.kernel(known), distance.products.values(known)
+        np.testing.assert_allclose(builder.coefficients, np.linalg.solve(K, c), rtol=1e-8)
+        assert builder.curve[-1] == pytest.approx(distance.start - distance.norm * np.sum(builder.coefficients * c))
+    np.testing.assert_array_equal(builder.vectors[:6], vectors)
+    assert builder.size == 6
 
 
 # ------------------------------------------------------------------------------------------------ one vector
@@ -104,13 +104,13 @@ def test_the_origin_of_a_linear_kernel_is_no_division_by_zero():
 @pytest.mark.parametrize("n_outputs", [1, 3])
 def test_distances_are_those_of_the_vectors_and_fall(best, n_outputs):
     distance = distance_of(draw(n_outputs=n_outputs))
-    built = construct(distance, 8, rng=rng(), best_starts=best, **OPTIONS)
-    assert built.vectors.shape == (8, 3)
-    expected = [distance.solve(built.vectors[:i]).distance for i in range(1, 9)]
-    np.testing.assert_allclose(built.distances, expected, rtol=1e-6, atol=1e-9 * distance.start)
-    assert np.all(np.diff(built.distances) < 0)
-    points = construct(distance, 1, rng=rng(), best_starts=best, **{**OPTIONS, "max_iter": 0})
-    assert built.distances[0] < points.distances[0]  # the search has moved the vector
+    vectors, distances = construct(distance, 8, rng=rng(), best_starts=best, **OPTIONS)
+    assert vectors.shape == (8, 3)
+    expected = [distance.solve(vectors[:i]).distance for i in range(1, 9)]
+    np.testing.assert_allclose(distances, expected, rtol=1e-6, atol=1e-9 * distance.start)
+    assert np.all(np.diff(distances) < 0)
+    _, unmoved = construct(distance, 1, rng=rng(), best_starts=best, **{**OPTIONS, "max_iter": 0})
+    assert distances[0] < unmoved[0]  # the search has moved the vector
 
 
 def test_one_bump_is_found_exactly():
@@ -121,39 +121,38 @@ def test_one_bump_is_found_exactly():
         np.full((9, 1), 0.2),
         np.zeros(1),
     )
-    built = construct(distance_of(copies), 3, rng=rng(), **OPTIONS)
-    assert built.distances[0] < 1e-5 * distance_of(copies).start
-    np.testing.assert_allclose(built.vectors[0], bump.points[0], atol=2e-3)
+    vectors, distances = construct(distance_of(copies), 3, rng=rng(), **OPTIONS)
+    assert distances[0] < 1e-5 * distance_of(copies).start
+    np.testing.assert_allclose(vectors[0], bump.points[0], atol=2e-3)
 
 
 def test_the_same_seed_gives_the_same_vectors_and_more_starts_do_not_harm():
     distance = distance_of(draw())
     a, b = (construct(distance, 5, rng=rng(3), **OPTIONS) for _ in range(2))
-    np.testing.assert_array_equal(a.vectors, b.vectors)
+    np.testing.assert_array_equal(a[0], b[0])
     document = [
-        construct(distance, 5, rng=rng(s), best_starts=False, **{**OPTIONS, "n_starts": 1}).distances[0]
-        for s in range(5)
+        construct(distance, 5, rng=rng(s), best_starts=False, **{**OPTIONS, "n_starts": 1})[1][0] for s in range(5)
     ]
-    many = construct(distance, 5, rng=rng(0), **{**OPTIONS, "n_starts": 10}).distances[0]
-    assert many <= np.mean(document)
+    _, many = construct(distance, 5, rng=rng(0), **{**OPTIONS, "n_starts": 10})
+    assert many[0] <= np.mean(document)
 
 
 def test_without_search_vectors_are_points_of_the_expansion():
     expansion = draw()
-    built = construct(distance_of(expansion), 6, rng=rng(), **{**OPTIONS, "max_iter": 0})
-    assert all(np.any(np.all(expansion.points == vector, axis=1)) for vector in built.vectors)
-    assert len(np.unique(built.vectors, axis=0)) == 6
+    vectors, _ = construct(distance_of(expansion), 6, rng=rng(), **{**OPTIONS, "max_iter": 0})
+    assert all(np.any(np.all(expansion.points == vector, axis=1)) for vector in vectors)
+    assert len(np.unique(vectors, axis=0)) == 6
 
 
 def test_it_ends_where_nothing_is_left_to_span():
-    built = construct(distance_of(draw(Linear())), 10, rng=rng(), **OPTIONS)
-    assert len(built.vectors) <= 3
-    assert built.distances[-1] < 1e-10 * distance_of(draw(Linear())).start
+    vectors, distances = construct(distance_of(draw(Linear())), 10, rng=rng(), **OPTIONS)
+    assert len(vectors) <= 3
+    assert distances[-1] < 1e-10 * distance_of(draw(Linear())).start
 
 
 def test_a_construction_is_continued_from_given_vectors():
     distance = distance_of(draw())
     first = construct(distance, 4, rng=rng(), **OPTIONS)
-    whole = construct(distance, 7, rng=rng(), given=first.vectors, **OPTIONS)
-    np.testing.assert_array_equal(whole.vectors[:4], first.vectors)
-    np.testing.assert_allclose(whole.distances[:4], first.distances)
+    whole = construct(distance, 7, rng=rng(), given=first[0], **OPTIONS)
+    np.testing.assert_array_equal(whole[0][:4], first[0])
+    np.testing.assert_allclose(whole[1][:4], first[1])

@@ -48,10 +48,12 @@ def assert_slope(gradient, function, vectors):
 @pytest.mark.parametrize("n_outputs", [1, 2, 5])  # by all gradients at once, or contracted
 def test_inner_products_are_values_of_the_function(case, n_outputs):
     expansion, vectors = draw(case.kernel, n_outputs), draw_vectors()
-    products = InnerProducts(case.kernel, expansion.points, expansion.coefficients, executor=EXECUTOR)
+    products = InnerProducts(
+        case.kernel, expansion.points, expansion.coefficients, shift=np.full(3, 0.1), executor=EXECUTOR
+    )
     weights = np.random.default_rng(2).normal(size=(4, n_outputs))
-    here = products.at(vectors)
-    values, gradient = here.values, here.gradient(weights)
+    here = products.at(vectors, vectors[:0])
+    values, gradient = here.values, here.gradient(weights, here.tile)
     expected = case.define(vectors, expansion.points) @ expansion.coefficients
     np.testing.assert_allclose(values, expected, rtol=1e-9, atol=1e-9 * np.max(np.abs(expected)))
     np.testing.assert_allclose(products.values(vectors), values, rtol=1e-9, atol=1e-9 * np.max(np.abs(expected)))
@@ -60,9 +62,11 @@ def test_inner_products_are_values_of_the_function(case, n_outputs):
 
 
 def values_and_gradient(expansion, vectors, shift, executor):
-    products = InnerProducts(expansion.kernel, expansion.points + shift, expansion.coefficients, executor=executor)
-    here = products.at(vectors + shift)
-    return here.values, here.gradient(np.tanh(here.values))
+    points = expansion.points + shift
+    middle = np.median(points, axis=0)
+    products = InnerProducts(expansion.kernel, points, expansion.coefficients, shift=middle, executor=executor)
+    here = products.at(vectors + shift, vectors[:2] + shift)
+    return here.values, here.tile, here.gradient(np.tanh(here.values), here.tile)
 
 
 def test_neither_tiles_nor_threads_nor_an_offset_of_the_rows_matter(monkeypatch):

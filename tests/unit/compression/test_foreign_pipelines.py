@@ -78,10 +78,8 @@ def assert_same(actual, expected):
 
 @each_scaler
 def test_a_scaler_is_an_affine_map(scaler, rows, queries):
-    affine = affine_map(scaler.fit(rows))
-    np.testing.assert_allclose(
-        queries * affine.factor + affine.shift, scaler.transform(queries), rtol=1e-12, atol=1e-12
-    )
+    factor, shift = affine_map(scaler.fit(rows))
+    np.testing.assert_allclose(queries * factor + shift, scaler.transform(queries), rtol=1e-12, atol=1e-12)
 
 
 @each_scaler

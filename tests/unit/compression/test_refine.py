@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 from mercer.compression.distance import DataDistance, FeatureDistance
-from mercer.compression.refine import OPTIMISERS, refine
+from mercer.compression.refine import refine
 from mercer.engine import Threads
 from mercer.kernels import Gaussian, Linear, Matern, Polynomial
 from mercer.model import KernelExpansion
 
+OPTIMISERS = ["lbfgs", "irprop", "joint"]
 KERNELS = [Gaussian(1.5), Matern(nu=0.5), Matern(nu=2.5), Polynomial(3), Linear(), Gaussian() * Linear()]
 
 

@@ -85,11 +85,6 @@ def test_equal_points_are_each_others_neighbours():
     assert_all_found(np.ones((300, 2)), np.ones((2, 2)))
 
 
-def test_no_points():
-    found = Grid(np.empty((0, 3))).find(np.zeros((2, 3)))
-    np.testing.assert_array_equal(found.counts, [0, 0])
-
-
 def test_few_strangers_are_looked_at():
     """The point of a grid: in a plane not twice as many as there are neighbours; in a subspace of twenty, too."""
     rng = np.random.default_rng(0)
@@ -97,7 +92,7 @@ def test_few_strangers_are_looked_at():
     for points in (plane, plane @ np.linalg.qr(rng.normal(size=(20, 2)))[0].T):
         grid = Grid(points)
         found = grid.among(0, len(points))
-        assert not grid.is_tiled
+        assert grid.all_pairs is None
         assert found.n_looked_at < 2.2 * np.sum(found.counts)
 
 
@@ -132,7 +127,7 @@ def test_all_distances_find_the_same(kind, n_points, n_features, offset, monkeyp
     # A power of two: whether lattice points are on the edge is then no matter of rounding.
     points = draw(rng, (n_points, n_features), kind) / 2.0 ** (n_features > 3) + offset
     grid = tiled(points, monkeypatch)
-    assert grid.is_tiled
+    assert grid.all_pairs is not None
     far = points[-1] + np.array([[3.0], [1e5], [1e150], [-1e150]])
     rows = np.vstack([points[: min(n_points, 80)], points[-1] + 0.1 * rng.normal(size=(5, n_features)), far])
     assert_grid_finds(grid, points, rows)
@@ -142,7 +137,7 @@ def test_all_distances_find_the_same(kind, n_points, n_features, offset, monkeyp
 def test_all_distances_and_cells_agree_to_the_bit(monkeypatch):
     points = np.random.default_rng(0).normal(size=(1000, 6))
     cells, everything = Grid(points), tiled(points, monkeypatch)
-    assert (cells.is_tiled, everything.is_tiled) == (False, True)
+    assert cells.all_pairs is None is not everything.all_pairs
     for one, other in (
         (cells.among(0, 1000), everything.among(0, 1000)),
         (cells.find(points), everything.find(points)),
@@ -156,15 +151,15 @@ def test_the_edge_is_as_sharp_for_all_distances(distance, monkeypatch):
     points = np.array([[0.0, 0.0], [distance, 0.0], [50.0, 0.0], [50.0, distance]]) - 30.0
     points[1, 0], points[3, 1] = -30.0 + distance, -30.0 + distance
     grid = tiled(points, monkeypatch)
-    assert grid.is_tiled
+    assert grid.all_pairs is not None
     assert_grid_finds(grid, points, points)
 
 
 def test_points_in_many_dimensions_are_all_looked_at():
     rng = np.random.default_rng(0)
-    assert Grid(rng.normal(size=(3000, 20)) / 4.0).is_tiled
-    assert not Grid(rng.uniform(size=(3000, 2)) * 20.0).is_tiled
-    assert not Grid(rng.normal(size=(100, 20)) / 4.0).is_tiled  # few, whatever they are
+    assert Grid(rng.normal(size=(3000, 20)) / 4.0).all_pairs is not None
+    assert Grid(rng.uniform(size=(3000, 2)) * 20.0).all_pairs is None
+    assert Grid(rng.normal(size=(100, 20)) / 4.0).all_pairs is None  # few, whatever they are
 
 
 def test_points_that_products_cannot_tell_apart_are_left_to_the_cells(monkeypatch):
@@ -172,5 +167,5 @@ def test_points_that_products_cannot_tell_apart_are_left_to_the_cells(monkeypatc
     points = np.random.default_rng(0).uniform(0, 1e6, size=(500, 2))
     points[1::2] = points[::2] + 0.5
     grid = tiled(points, monkeypatch)
-    assert not grid.is_tiled
+    assert grid.all_pairs is None
     assert_grid_finds(grid, points, points)

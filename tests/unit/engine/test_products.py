@@ -5,6 +5,8 @@ from sklearn import config_context
 
 from mercer.engine import (
     ArrayRows,
+    ArrayTable,
+    Evaluation,
     Features,
     Threads,
     column_squares,
@@ -45,7 +47,7 @@ def test_kernel_times(kernel, m, n_jobs):
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_kernel_times_in_float32(m, dtype):
     table, points, vectors = draw(m=m, dtype=dtype)
-    result = kernel_times(ArrayRows(table), Gaussian(), points, vectors, executor=Threads(2), dtype=np.float32)
+    result = Threads(2).map(Evaluation(Gaussian(), points, vectors, np.float32), ArrayTable(ArrayRows(table)))
     assert result.dtype == np.float64
     expected = Gaussian()(table.astype(np.float64), points)
     bound = 1e-5 * (np.abs(expected) @ np.abs(vectors))  # a few eps of float32 of the sum of absolute values

@@ -11,7 +11,7 @@ from sklearn.datasets import load_digits
 from threadpoolctl import threadpool_info
 
 from mercer.datasets import make_clusters, make_waves
-from mercer.engine import ArrayRows, ArrayTable, SequentialLearner, learn_table
+from mercer.engine import ArrayRows, ArrayTable, SequentialLearner, learn_table, sequential
 from mercer.engine.executors import threads
 from mercer.kernels import Gaussian
 from mercer.solvers.recursive import Rules, blocks, recursion
@@ -224,7 +224,7 @@ def test_a_source_is_learned_as_an_array_is(at_once, monkeypatch):
     """Rows are read in tiles, and learned many at once: the same ones, wherever they come from."""
     learned = noted(monkeypatch)
     monkeypatch.setattr(threads, "MOST_ROWS", 500)
-    monkeypatch.setattr(SequentialLearner, "rows_at_once", lambda *_: at_once)
+    monkeypatch.setattr(sequential, "_MEMORY", at_once * 8 * 4)
     array, _ = streamed(ArrayRows)
     step = min(max(500, at_once), 5000)
     assert set(learned) <= {step, 5000 % step or step}
@@ -242,8 +242,7 @@ def test_a_source_is_learned_as_an_array_is(at_once, monkeypatch):
 def test_long_streams_are_learned_many_rows_at_once(monkeypatch):
     """By the second, and by the working memory."""
     learner = SequentialLearner(Gaussian(0.7), Rules(1e-2, 100, 1e-2, 1e-6), 50, 1)
-    assert learner.rows_at_once(50) * 51 * 8 <= 1 << 25
-    assert learner.rows_at_once(50) > 50_000
+    assert 50_000 < sequential._Learning(learner, None).rows_together <= (1 << 25) // (51 * 8)
     learned, rows = noted(monkeypatch), ArrayRows(np.random.default_rng(0).normal(size=(5000, 50)))
     with config_context(working_memory=1):
         learn_table(learner, ArrayTable(rows, np.zeros((5000, 1))))

@@ -12,7 +12,7 @@ from mercer.kernels.stationary import StationarySection
 from mercer.solvers.compiled_blas import routines
 from mercer.solvers.recursive import Rules
 from mercer.solvers.recursive.block import PANEL
-from mercer.solvers.recursive.blocks import fill_values, look_up
+from mercer.solvers.recursive.blocks import Source, fill_values
 
 RULES = Rules(1e-2, 200, 1e-2, 1e-6)
 
@@ -58,7 +58,7 @@ def test_factors_give_the_kernel(fixed, scale):
 
 def test_values_that_are_known_are_looked_up():
     table = np.random.default_rng(0).normal(size=(20, 50))
-    np.testing.assert_array_equal(filled(look_up(table), 30, 8, 20), table[8:, np.r_[:30, 38:50]])
+    np.testing.assert_array_equal(filled(Source(table), 30, 8, 20), table[8:, np.r_[:30, 38:50]])
 
 
 def test_rows_too_far_have_no_factors():
@@ -228,7 +228,7 @@ def test_a_far_first_row_does_not_stay_the_centre():
     X, y = make_waves(400, n_features=2, random_state=0)
     X[0] += 50.0
     learner = learned(X, y, Gaussian(0.5), sizes=400)
-    assert np.max(np.abs(learner._values._section.shift)) < 10.0
+    assert np.max(np.abs(learner._values._source.scales[:2])) < 10.0
 
 
 def test_an_overflowing_kernel_is_refused():

@@ -10,15 +10,14 @@ from scipy import sparse
 from mercer.engine import (
     ArrayRows,
     ArrayTable,
-    BlockTable,
     RowPass,
     Rows,
     Scratch,
-    Spans,
     SparseRows,
     Threads,
-    as_table,
+    as_rows,
 )
+from mercer.engine.blocks import BlockTable, Spans
 from mercer.engine.table import partition_bounds
 
 N = 5000
@@ -121,11 +120,10 @@ def test_a_subset_has_its_own_order():
 
 
 def test_rows_alone_have_no_targets():
-    table = as_table(np.ones((5, 2)))
+    table = ArrayTable(as_rows(np.ones((5, 2))))
     (part,) = table.parts()
     (tile,) = part.tiles(10, Scratch())
     assert (table.n_outputs, tile.targets.shape, tile.weights) == (0, (5, 0), None)
-    assert as_table(table) is table
 
 
 SLICES = [slice(0, 300), slice(300, 301), slice(301, N)]
@@ -143,10 +141,9 @@ def test_every_block_is_a_tile(blocks, shipped):
     tiles = [tile for part in parts for tile in part.tiles(1, Scratch())]
     assert len(tiles) == blocked.n_tiles(1) == len(blocks)
     for tile, block in zip(tiles, blocks, strict=True):
-        rows, targets, weights = table.read(block)
-        np.testing.assert_array_equal(tile.rows, rows)
-        np.testing.assert_array_equal(tile.targets, targets)
-        np.testing.assert_array_equal(tile.weights, weights)
+        np.testing.assert_array_equal(tile.rows, table.rows.read(0, N)[block])
+        np.testing.assert_array_equal(tile.targets, table.labels[block])
+        np.testing.assert_array_equal(tile.weights, table.weights[block])
     assert blocked.longest_tile(1) == max(tile.n_rows for tile in tiles)
 
 
@@ -174,7 +171,7 @@ def test_spans_are_tiles_of_numbers():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int8])
 def test_a_sparse_matrix_is_a_table_whose_tiles_are_dense(kind, dtype):
     dense = (np.random.default_rng(0).integers(-3, 2, size=(N, 5)) * 2).clip(0).astype(dtype)
-    table = as_table(kind(dense))
+    table = ArrayTable(as_rows(kind(dense)))
     assert isinstance(table.rows, SparseRows)
     for parts in (table.parts(), [pickle.loads(pickle.dumps(part)) for part in table.parts()]):
         rows = gathered(parts)[0]
@@ -210,7 +207,7 @@ class _First(RowPass):
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
 def test_subsets_and_blocks_ship_without_the_other_rows(kind):
     array = np.random.default_rng(0).normal(size=(20_000, 10))
-    table = as_table(kind(array))
+    table = ArrayTable(as_rows(kind(array)))
     whole = len(pickle.dumps(table.rows.shipped(slice(0, 20_000))))
     half = table.subset(np.arange(0, 20_000, 2)).subset(np.arange(0, 10_000, 2))
     parts = [*half.parts(), *BlockTable(table, [np.arange(i, 20_000, 40) for i in range(40)]).parts()]

@@ -61,7 +61,7 @@ def test_names_of_features_are_those_of_tables(rows, targets):
     assert fitted.predict_one({"b": rows[0, 1], "a": rows[0, 0]}) == pytest.approx(fitted.predict(frame[:1])[0])
 
 
-@pytest.mark.parametrize("place", ["learn_blocks", "_open", "_close", "look"])
+@pytest.mark.parametrize("place", ["learn_blocks", "_open", "_close"])
 @pytest.mark.parametrize("size", [1, 64, 150])
 def test_an_interruption_leaves_the_model_as_it_was(rows, targets, place, size, monkeypatch):
     model = make(gain_tol=0.0, novelty_tol=1e-3).fit(rows[:100], targets[:100])

@@ -53,5 +53,5 @@ def test_a_kernel_without_gradients_is_refused_only_where_they_are_needed():
 
     rows = np.zeros((2, 1))
     assert np.array_equal(Constant()(rows), np.ones((2, 2)))
-    with pytest.raises(NotImplementedError, match="Constant has no gradients"):
+    with pytest.raises(NotImplementedError, match="Constant has no known gradient"):
         Constant().points_gradient(rows, rows, np.ones((2, 2)))

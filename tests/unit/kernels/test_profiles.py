@@ -194,7 +194,7 @@ def from_differences(rows, points):
 
 
 def recompute(tile, rows, points, norms=None, *, far=32.0, negligible=-38.0, rounding=1e-15, kink=0.0):
-    limits = far, negligible, rounding, kink
+    limits = far, negligible, rounding, kink, -np.inf
     norms = norms_of(rows) if norms is None else norms
     recompute_pairs(tile, norms.astype(tile.dtype), rows, points, INVERSE_SCALE, limits)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn import config_context
 
-from mercer.engine import ArrayTable, Features, Threads, as_rows, as_table
+from mercer.engine import ArrayTable, Features, Threads, as_rows
 from mercer.kernels import Gaussian, Linear, Matern, Polynomial
 from mercer.methods.sparse_objective import SparseObjective, _added, _BoundGradient, _GradientPass
 from mercer.solvers.dense import add_gram
@@ -151,7 +151,7 @@ def test_tiles_add_up_to_all_rows_at_once(kernel, n_jobs):
     V, prior = features.tile(rows), kernel.diagonal(rows)
     guarded, nothing = GuardedRows(rows), np.empty((0, 0))
     with config_context(working_memory=0.02):
-        sums = Threads(n_jobs).reduce(Waves(features, NOISE, nothing, nothing), as_table(guarded))
+        sums = Threads(n_jobs).reduce(Waves(features, NOISE, nothing, nothing), ArrayTable(as_rows(guarded)))
     assert guarded.rows_read == 300  # one pass
     assert guarded.largest_read < 150
     by_kernel = by_kernel_values(V, 0)

@@ -149,7 +149,7 @@ def test_directories_that_lie(data, which):
     refused(_patched(data, CENTRAL, 24, "<I", 10, which), "has two sizes")
     refused(_patched(data, CENTRAL, 42, "<I", 7, which), "bytes in it that belong to no member")  # where it begins
     longer = _patched(_patched(data, CENTRAL, 20, "<I", 2**31, which), CENTRAL, 24, "<I", 2**31, which)
-    refused(longer, "do not fit a file of")
+    refused(longer, "bytes in it that belong to no member")
 
 
 def test_members_that_overlap(data):
@@ -219,8 +219,8 @@ DEEP = b"[" * 100_000 + b"]" * 100_000
         (b"\xff", "not JSON"),
         (b"[]", "no JSON object"),
         (b"null", "no JSON object"),
-        (b'{"format": NaN}', "NaN is not JSON"),
-        (b'{"format": Infinity}', "Infinity is not JSON"),
+        (b'{"format": NaN}', "not that of a mercer archive"),
+        (b'{"format": Infinity}', "not that of a mercer archive"),
         (b'{"format": 1, "format": 1}', "there twice"),
         (b'{"format": ' + b"9" * 5000 + b"}", "not JSON"),
         (DEEP, "not JSON"),
@@ -354,6 +354,7 @@ def test_pickled_arrays_are_never_read(parts):
         {"random_state": 3},
         {"random_state": {"dict": [["state", {"dict": [["pos", 10**6]]}]]}},
         1e999,
+        float("nan"),
     ],
     ids=lambda value: json.dumps(value)[:60],
 )

@@ -250,8 +250,9 @@ def test_it_is_cpp_too(tmp_path, standard):
     headers = ""
     for index, case in enumerate(FORMULAS):
         kind = ["float", "double"][index % 2]
-        to_c(expansion_of(case), name=f"m{index}", dtype=kind, path=tmp_path / f"m{index}.h")
-        headers += f'#include "m{index}.h"\n'
+        name = ["class", "int"][index] if index < 2 else f"m{index}"  # a prefix may be a keyword
+        to_c(expansion_of(case), name=name, dtype=kind, path=tmp_path / f"{name}.h")
+        headers += f'#include "{name}.h"\n'
     for index, classifier in enumerate(CLASSIFIERS):
         if np.asarray(classifier.classes_).dtype != np.int64 or np.max(classifier.classes_) < 2**31:  # no long long
             to_c(classifier, name=f"c{index}", path=tmp_path / f"c{index}.h")

@@ -21,7 +21,7 @@ def test_what_float_cannot_hold_is_refused():
         to_c(expansion, dtype="double")
 
 
-@pytest.mark.parametrize("name", ["", "1st", "a b", "a-b", "é", "int", "class", "_a", "a_", "a__b", "a\n", None, 3])
+@pytest.mark.parametrize("name", ["", "1st", "a b", "a-b", "é", "_a", "a_", "a__b", "a\n", None, 3])
 def test_names_that_are_none(name):
     with pytest.raises(ValueError, match="name must be an identifier"):
         to_c(expansion_of(FORMULAS[0]), name=name)

@@ -61,14 +61,6 @@ def test_solve(shape):
     np.testing.assert_array_equal(right, before)
 
 
-@pytest.mark.parametrize("shape", [(), (3,)])
-def test_half_solve_ignores_what_stands_above_the_diagonal(shape):
-    matrix = positive_definite(30)
-    right = np.random.default_rng(1).normal(size=(30, *shape))
-    expected = np.linalg.solve(np.linalg.cholesky(matrix), right)
-    np.testing.assert_allclose(cholesky_in_place(matrix).half_solve(right), expected, rtol=1e-9, atol=1e-9)
-
-
 @pytest.mark.parametrize("size", [*SIZES, 512])
 def test_inverse_diagonal(size):
     matrix = positive_definite(size)
@@ -125,8 +117,8 @@ def test_a_regular_matrix_gives_no_warning():
     ids=["entry", "negative", "zero", "slightly", "triangle"],
 )
 def test_an_indefinite_matrix_is_refused_with_the_remedy(matrix):
-    with pytest.raises(NotPositiveDefiniteError, match=r"my block is not positive definite.*larger noise"):
-        cholesky_in_place(matrix, name="my block")
+    with pytest.raises(NotPositiveDefiniteError, match=r"plus noise is not positive definite.*larger noise"):
+        cholesky_in_place(matrix)
 
 
 @pytest.fixture
@@ -180,9 +172,7 @@ def test_a_regular_matrix_keeps_all_rows(size):
 
 def test_pivots_fall():
     factor = pivoted_cholesky(positive_definite(30), tolerance=1e-12)
-    pivots = np.diagonal(factor.lower) ** 2
-    assert np.all(np.diff(pivots) <= 0)
-    assert factor.smallest_pivot == pytest.approx(pivots[-1] / pivots[0])
+    assert np.all(np.diff(np.diagonal(factor.lower)) <= 0)
 
 
 def test_the_lower_factor_is_clean():
@@ -228,8 +218,8 @@ def test_the_tolerance_is_relative():
     ids=["entry", "diagonal", "negative", "triangle"],
 )
 def test_a_pivoted_factor_refuses_indefinite_matrices_with_the_remedy(matrix):
-    with pytest.raises(NotPositiveDefiniteError, match=r"my basis is not positive definite.*positive definite kernel"):
-        pivoted_cholesky(matrix, tolerance=1e-10, name="my basis")
+    with pytest.raises(NotPositiveDefiniteError, match=r"the basis is not positive definite.*positive definite kernel"):
+        pivoted_cholesky(matrix, tolerance=1e-10)
 
 
 def test_where_all_kernel_values_vanish_one_point_is_kept():

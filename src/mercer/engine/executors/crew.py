@@ -1,4 +1,4 @@
-"""Threads that work on numbered pieces, and a caller who waits for them and may be interrupted at any moment.
+"""Threads that work on pieces, and a caller who waits for them and may be interrupted at any moment.
 
 ``KeyboardInterrupt`` is raised in the main thread, between any two of its steps, and Python's own locks, conditions and
 pools do not survive that at every moment. So the main thread takes no lock that others need: it starts one thread,
@@ -8,7 +8,7 @@ which does everything else, and waits for a lock that nobody waits for but itsel
 import _thread
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -23,15 +23,15 @@ class _StoppedError(Exception):
 
 
 class Crew:
-    """Call ``do(number, tick)`` for 0, 1, … on several threads, and ``collect(result)`` in the order of the numbers.
+    """Call ``do(piece, tick)`` for all pieces on several threads, and ``collect(result)`` in the order of the pieces.
 
-    A number is handed out only if its result will not have to wait for many others, so that few results are kept.
+    A piece is handed out only if its result will not have to wait for many others, so that few results are kept.
     ``tick(rows)``, which ``do`` calls after each tile, raises to stop the work when another worker has failed or the
     caller was interrupted.
     """
 
-    def __init__(self, do: Callable[[int, Tick], Any], collect: Callable[[Any], None], number: int, tick: Tick) -> None:
-        self._do, self._collect, self._number, self._count = do, collect, number, tick
+    def __init__(self, do: Callable[[Any, Tick], Any], collect: Any, pieces: Sequence[Any], tick: Tick) -> None:
+        self._do, self._collect, self._pieces, self._count = do, collect, pieces, tick
         self._turn = threading.Condition()  # of the workers; never touched by the caller
         self._handed_out = self._collected = 0
         self._results: dict[int, Any] = {}
@@ -40,7 +40,7 @@ class Crew:
         self._done = _thread.allocate_lock()
 
     def run(self, workers: int, *, ahead: int, hold: AbstractContextManager[None]) -> None:
-        """Work on all numbers, of which ``ahead`` are in work or kept, while ``hold`` holds BLAS."""
+        """Work on all pieces, of which ``ahead`` are in work or kept, while ``hold`` holds BLAS."""
         self._done.acquire()
         try:
             self._starting = True
@@ -68,7 +68,7 @@ class Crew:
             with hold:
                 self._work_together(workers, ahead)
         except BaseException as error:
-            self._failures.setdefault(self._number, error)
+            self._failures.setdefault(len(self._pieces), error)
         finally:
             self._ended = True
             self._done.release()
@@ -87,7 +87,7 @@ class Crew:
     def _work(self, ahead: int) -> None:
         while (number := self._next(ahead)) is not None:
             try:
-                self._deliver(number, self._do(number, self._tick))
+                self._deliver(number, self._do(self._pieces[number], self._tick))
             except BaseException as error:
                 self._fail(number, error)
 
@@ -95,7 +95,7 @@ class Crew:
         with self._turn:
             while not self._stopped and self._handed_out >= self._collected + ahead:
                 self._turn.wait(_PATIENCE)
-            if self._stopped or self._handed_out == self._number:
+            if self._stopped or self._handed_out == len(self._pieces):
                 return None
             self._handed_out += 1
             return self._handed_out - 1

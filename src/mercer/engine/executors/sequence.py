@@ -5,14 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from mercer._typing import AnyArray
-from mercer.engine.executors.threads import make_plan, working_memory_bytes
-from mercer.engine.passes import Pass, Result, RowPass, State, Tile
-from mercer.engine.progress import Progress
+from mercer.engine.executors.threads import Threads, make_plan, working_memory_bytes
+from mercer.engine.passes import Pass, Result, State, Tile
 from mercer.engine.table import Table
 
 
-class Sequence:
+class Sequence(Threads):
     """Give a pass all rows in their order, in the calling thread.
 
     Parameters
@@ -22,29 +20,20 @@ class Sequence:
     """
 
     def __init__(self, *, verbose: int = 0) -> None:
-        self.verbose = verbose
+        super().__init__(1, verbose=verbose)
 
     def reduce(self, work: Pass[State, Result], table: Table) -> Result:
         """One state sees all tiles in turn; nothing is merged."""
-        progress = Progress(work.name, table.n_rows) if self.verbose else None
+        tick = self._tick(work, table)
         work.prepare()
         state = work.start()
-        size, together = make_plan(work, table, 1).tile, min(work.rows_together, _most_rows(table))
+        quarter = working_memory_bytes() // (32 * (table.n_features + table.n_outputs + 1))  # rows that take so much
+        size, together = make_plan(work, table, 1).tile, min(work.rows_together, quarter)
         tiles = table.tiles(max(size, together)) if table.is_array else gathered(table.tiles(size), together)
         for tile in tiles:
             work.add(state, tile)
-            if progress is not None:
-                progress.advance(tile.n_rows)
+            tick(tile.n_rows)
         return work.finish(state)
-
-    def map(self, work: RowPass, table: Table) -> AnyArray:
-        """One tile after the other."""
-        work.prepare()
-        out, start = np.empty((table.n_rows, *work.shape), dtype=work.dtype), 0
-        for tile in table.tiles(make_plan(work, table, 1).tile):
-            work.apply(tile, out[start : start + tile.n_rows])
-            start += tile.n_rows
-        return out
 
 
 def gathered(tiles: Iterator[Tile], n_rows: int) -> Iterator[Tile]:
@@ -61,16 +50,9 @@ def gathered(tiles: Iterator[Tile], n_rows: int) -> Iterator[Tile]:
 
 def _joined(tiles: list[Tile]) -> Tile:
     first = tiles[0]
-    if len(tiles) == 1:
-        return first
     return replace(
         first,
         rows=np.concatenate([tile.rows for tile in tiles]),
         targets=np.concatenate([tile.targets for tile in tiles]),
         weights=None if first.weights is None else np.concatenate([tile.weights for tile in tiles]),
     )
-
-
-def _most_rows(table: Table) -> int:
-    """Rows that take a quarter of the working memory."""
-    return working_memory_bytes() // (32 * (table.n_features + table.n_outputs + 1))

@@ -19,10 +19,10 @@ from sklearn import get_config
 from threadpoolctl import ThreadpoolController
 
 from mercer._typing import AnyArray
-from mercer.engine.executors.crew import Crew
+from mercer.engine.executors.crew import Crew, Tick
 from mercer.engine.passes import Pass, Result, RowPass, Scratch, State
 from mercer.engine.progress import Progress
-from mercer.engine.table import Table
+from mercer.engine.table import Part, Table
 
 # ------------------------------------------------------------------------------------------- threads of BLAS
 
@@ -57,29 +57,19 @@ def blas_threads(number: int) -> Iterator[None]:
 
     When several fits run at once, the first sets the number and the last restores what was before.
     """
+    global _free  # noqa: PLW0603  it mirrors a global of the process
     hold = _Hold()
     try:
-        _take(hold, number)
+        with _lock:
+            first = not len(_holds)
+            if first:
+                _free = [library.get_num_threads() for library in _libraries()]
+            _holds.add(hold)
+            if first:
+                _set([number] * len(_free))
         yield
     finally:
         _release(hold)
-
-
-def free_threads() -> int:
-    """Threads that BLAS may use when nobody holds it."""
-    numbers = _free if len(_holds) else [library.get_num_threads() for library in _libraries()]
-    return max(numbers) if numbers else int(joblib.cpu_count())  # which reads files
-
-
-def _take(hold: _Hold, number: int) -> None:
-    global _free  # noqa: PLW0603  it mirrors a global of the process
-    with _lock:
-        first = not len(_holds)
-        if first:
-            _free = [library.get_num_threads() for library in _libraries()]
-        _holds.add(hold)
-        if first:
-            _set([number] * len(_free))
 
 
 def _release(hold: _Hold) -> None:
@@ -151,14 +141,15 @@ class Plan(NamedTuple):
 
 def make_plan(work: Pass[Any, Any] | RowPass, table: Table, n_jobs: int) -> Plan:
     """Decide on tiles and workers within scikit-learn's ``working_memory``."""
-    memory = working_memory_bytes()
-    tile = _tile_rows(work, memory)
+    memory, row_bytes = working_memory_bytes(), max(1, _NUMBER * work.width)
+    in_cache = work.rows_at_once or min(max(TILE_BYTES // row_bytes, work.fewest), MOST_ROWS)
+    tile = max(1, min(in_cache, memory // (2 * row_bytes)))
     state = _NUMBER * getattr(work, "state_numbers", 0)
     share = state + _NUMBER * work.tile_numbers(table.longest_tile(tile))
     is_merged = 2 * state <= memory
     # The merged sum is one more than the workers have.
     affordable = (memory - state) // max(1, share) if is_merged else 1
-    worth = table.n_tiles(max(1, _PIECE_BYTES // max(1, _NUMBER * work.width)))
+    worth = table.n_tiles(max(1, _PIECE_BYTES // row_bytes))
     workers = max(1, min(n_jobs, worth, affordable))
     is_tiny = table.n_rows * work.width < _TINY
     # BLAS splits a product by its threads, which shows in the last digits: it has more than one only where there is no
@@ -173,15 +164,7 @@ def working_memory_bytes() -> int:
     return int(get_config()["working_memory"] * (1 << 20))
 
 
-def _tile_rows(work: Pass[Any, Any] | RowPass, memory: int) -> int:
-    row_bytes = max(1, _NUMBER * work.width)
-    in_cache = work.rows_at_once or min(max(TILE_BYTES // row_bytes, work.fewest), MOST_ROWS)
-    return max(1, min(in_cache, memory // (2 * row_bytes)))
-
-
 # ---------------------------------------------------------------------------------------------- the executor
-
-Tick = Callable[[int], None]
 
 
 class Threads:
@@ -201,14 +184,13 @@ class Threads:
 
     def reduce(self, work: Pass[State, Result], table: Table) -> Result:
         """Sum over all rows: each partition on its own, merged in their order."""
-        plan, parts = make_plan(work, table, self.n_jobs), table.parts()
-        work.prepare()
+        plan = make_plan(work, table, self.n_jobs)
         only = None if plan.is_merged else work.start()  # the one state that there is memory for
         sums: list[Any] = []
 
-        def do(number: int, tick: Tick) -> State:
+        def do(part: Part, tick: Tick) -> State:
             state = work.start() if only is None else only
-            for tile in parts[number].tiles(plan.tile, Scratch()):
+            for tile in part.tiles(plan.tile, Scratch()):
                 work.add(state, tile)
                 tick(tile.n_rows)
             return state
@@ -216,49 +198,48 @@ class Threads:
         def collect(state: State) -> None:
             sums[:] = [state] if not sums or state is only else [work.merge(sums[0], state)]
 
-        self._run(do, collect, len(parts), plan, self._tick(work.name, table))
+        self._run(work, table, plan, do, collect)
         return work.finish(sums[0])
 
     def map(self, work: RowPass, table: Table) -> AnyArray:
         """Compute something of every row."""
-        plan, parts = make_plan(work, table, self.n_jobs), table.parts()
-        work.prepare()
+        plan = make_plan(work, table, self.n_jobs)
         out = np.empty((table.n_rows, *work.shape), dtype=work.dtype)
 
-        def do(number: int, tick: Tick) -> None:
-            start = parts[number].first
-            for tile in parts[number].tiles(plan.tile, Scratch()):
+        def do(part: Part, tick: Tick) -> None:
+            start = part.first
+            for tile in part.tiles(plan.tile, Scratch()):
                 work.apply(tile, out[start : start + tile.n_rows])
                 start += tile.n_rows
                 tick(tile.n_rows)
 
-        self._run(do, lambda _: None, len(parts), plan, self._tick(work.name, table))
+        self._run(work, table, plan, do, lambda _: None)
         return out
 
-    def _run(
-        self, do: Callable[[int, Tick], Any], collect: Callable[[Any], None], number: int, plan: Plan, tick: Tick
-    ) -> None:
-        workers = min(plan.workers, number)
+    def _run(self, work: Any, table: Table, plan: Plan, do: Callable[[Part, Tick], Any], collect: Any) -> None:
+        """Do every partition, and collect the results in their order."""
+        parts, tick = table.parts(), self._tick(work, table)
+        work.prepare()
+        workers = min(plan.workers, len(parts))
         if workers > 1:
-            Crew(do, collect, number, tick).run(workers, ahead=plan.ahead, hold=blas_threads(plan.blas))
+            Crew(do, collect, parts, tick).run(workers, ahead=plan.ahead, hold=blas_threads(plan.blas))
             return
         with nullcontext() if plan.is_tiny else blas_threads(plan.blas):
-            for i in range(number):
-                collect(do(i, tick))
+            for part in parts:
+                collect(do(part, tick))
 
-    def _tick(self, name: str, table: Table) -> Tick:
-        return Progress(name, table.n_rows).advance if self.verbose else _no_tick
-
-
-def _no_tick(rows: int) -> None:
-    """Count nothing."""
+    def _tick(self, work: Any, table: Table) -> Tick:
+        return Progress(work.name, table.n_rows).advance if self.verbose else lambda _: None
 
 
 def effective_jobs(n_jobs: int | None) -> int:
     """Number of threads for ``n_jobs``, by scikit-learn's conventions but for None; see ``Threads``."""
     if n_jobs is None:
         _, configured = get_active_backend()
-        return free_threads() if configured is None else int(joblib.effective_n_jobs(configured))
+        if configured is not None:
+            return int(joblib.effective_n_jobs(configured))
+        free = _free if len(_holds) else [library.get_num_threads() for library in _libraries()]
+        return max(free) if free else int(joblib.cpu_count())  # which reads files
     if n_jobs == 0:
         raise ValueError("n_jobs must not be 0: None for the default, -1 for all cores, or a number of threads.")
     return max(1, n_jobs if n_jobs > 0 else int(joblib.cpu_count()) + 1 + n_jobs)

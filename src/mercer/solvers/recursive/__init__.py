@@ -4,9 +4,8 @@
 """
 
 from mercer.solvers.recursive.block import aligned, good_length
-from mercer.solvers.recursive.blocks import Source, look_up
-from mercer.solvers.recursive.inverses import inverse
-from mercer.solvers.recursive.recursion import MOST_ROWS, BlockRecursion
+from mercer.solvers.recursive.blocks import Source
+from mercer.solvers.recursive.recursion import MOST_ROWS, BlockRecursion, inverse
 from mercer.solvers.recursive.rules import Rules
 
-__all__ = ["MOST_ROWS", "BlockRecursion", "Rules", "Source", "aligned", "good_length", "inverse", "look_up"]
+__all__ = ["MOST_ROWS", "BlockRecursion", "Rules", "Source", "aligned", "good_length", "inverse"]

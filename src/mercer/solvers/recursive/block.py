@@ -1,8 +1,8 @@
-"""A block of rows, as compiled code sees it: the rules as numbers, the data, and memory to work in."""
+"""A block of rows, as compiled code sees it: the data, and memory to work in."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,7 @@ _COUNTS = (
     "n_scored",  # outputs that count
     "n_changed",  # functions that came since K⁻¹ was checked
     "n_moved",  # entries of ``moved``
+    "room",  # functions for which there is memory
 )
 _NUMBERS = (
     "sigma",  # P⁻¹ = σM + τK⁻¹
@@ -38,27 +39,6 @@ _NUMBERS = (
     "drift",  # the error of K⁻¹ when it was checked
 )
 _TALLY = np.dtype([(name, np.intp) for name in _COUNTS] + [(name, np.float64) for name in _NUMBERS], align=True)
-
-
-class Limits(NamedTuple):
-    """The rules, as numbers; a negative ``gain_tol`` asks for novelty alone.
-
-    The first ``fixed`` functions, which count in ``max_basis``, are never removed. There is memory for ``room``.
-    """
-
-    noise: float
-    max_basis: int
-    fixed: int
-    novelty_tol: float
-    gain_tol: float
-    forgetting: float
-    room: int
-
-    @classmethod
-    def of(cls, rules: Rules, room: int) -> Limits:
-        """The limits that rules set."""
-        fixed, gain_tol = int(rules.intercept), -1.0 if rules.gain_tol is None else rules.gain_tol
-        return cls(rules.noise, rules.max_basis + fixed, fixed, rules.novelty_tol, gain_tol, rules.forgetting, room)
 
 
 class Vectors(NamedTuple):
@@ -87,33 +67,29 @@ class Block(NamedTuple):
     scratch: FloatArray  # (3, s)
     births: IntArray  # (s,), row number that each slot came from
     homes: IntArray  # (s,), its place after the block
+    origins: IntArray  # (s,), the slot that takes each place after the block
     columns: IntArray  # (s,), where the kernel values of each function stand among those that were given
-    origins: IntArray  # (s,), after the block, the slot that each place is taken by
     moved: IntArray  # (s,), places that are taken by another slot than their own
     tally: AnyArray  # (1,), a record of the counts and numbers above
-    limits: Limits
+    rules: Any  # Rules, in which a negative ``gain_tol`` asks for novelty alone
     blas: Routines
 
     @classmethod
-    def empty(cls, n_rows: int, slots: int, n_outputs: int, limits: Limits) -> Block:
-        """Room for blocks of that many rows and slots."""
+    def empty(cls, n_rows: int, n_outputs: int, slots: int, rules: Rules) -> Block:
+        """Room for blocks of so many rows, outputs and slots."""
         n_V, n_G, length = _VECTORS_OF_P * n_rows, _VECTORS_OF_K * n_rows, good_length(slots)
         # One piece of memory: to take twelve would be a good part of the time that a single row takes.
         sizes = (n_rows, n_rows, n_rows, n_V, n_G, n_V, n_outputs, 4, 3)
         tables = np.split(aligned(sum(sizes), length), np.cumsum(sizes)[:-1])
         values, u, a, V, G, scaled, w, numbers, scratch = tables
         P_diagonal, K_diagonal, used, scores = numbers
-        births, homes, columns, origins, moved = np.empty((5, slots), dtype=np.intp)
+        births, homes, origins, columns, moved = np.empty((5, slots), dtype=np.intp)
         return cls(
             values, u, a, Vectors(V, np.empty(n_V)), Vectors(G, np.empty(n_G)),
             scaled, np.empty((n_rows, _VECTORS_OF_P * FOLD)), w,
             np.empty(n_outputs), P_diagonal, K_diagonal, used, scores, scratch,
-            births, homes, columns, origins, moved, np.zeros(1, dtype=_TALLY), limits, routines(),
+            births, homes, origins, columns, moved, np.zeros(1, dtype=_TALLY), rules, routines(),
         )  # fmt: skip
-
-    def fits(self, n_rows: int, slots: int, n_outputs: int) -> bool:
-        """Whether this is memory for blocks of that many rows, and of at least so many slots."""
-        return (len(self.values), len(self.w)) == (n_rows, n_outputs) and len(self.births) >= slots
 
 
 class Data(NamedTuple):

@@ -8,7 +8,8 @@ row t of it; a slot is alive (a function in use), dead, or not yet born. With fo
 
 where :math:`P_0^{-1}, K_0^{-1}` are those before the block, so that :math:`P^{-1}k` and :math:`K_{mm}^{-1}k` of its
 rows are two matrix products at its start and a few vectors per row; the sums are applied at its end. What happens to a
-row is in ``rows``, what happens to the matrices in ``inverses``.
+row is in ``rows``. Of a symmetric matrix panels of columns are kept: rows 0..last of columns first..last. Small ones
+are kept whole.
 """
 
 from typing import Any, NamedTuple
@@ -17,36 +18,33 @@ import numpy as np
 
 from mercer._jit import inlined, jit
 from mercer._typing import FloatArray, IntArray
-from mercer.solvers.compiled_blas import PLAIN, Routines, add_product, call_back, stride
-from mercer.solvers.recursive.block import Block, Data, Matrices
-from mercer.solvers.recursive.inverses import apply, error_of_inverse, go_back, multiply
+from mercer.solvers.compiled_blas import LOWER, PLAIN, TRANSPOSED, Routines, add_product, call_back, stride
+from mercer.solvers.recursive.block import PANEL, Block, Data, Matrices, Vectors
 from mercer.solvers.recursive.rows import learn_rows
 
 # How far K⁻¹(Kz) may be from z, of random signs, before K⁻¹ is computed again; its relative error is then about 1e-9.
 SPOILT = 1e-7
 
+_GOLDEN, _LAST_BIT = np.uint64(0x9E3779B97F4A7C15), np.uint64(63)  # 2^64 over the golden ratio
+
+_TABLE, _ROW = np.empty((0, 0)), np.empty(0)
+
 
 class Source(NamedTuple):
     """Kernel values between n rows and q functions, and among the rows, or what they follow from: see ``Factors``."""
 
-    given: FloatArray  # (n, q + n), the values, if there is no profile
-    rows: FloatArray  # (n, d)
-    width: int  # the number e of factors
-    scaling: int  # address of a callback
-    scales: FloatArray
-    farthest: float
-    left: FloatArray  # (room, e), left factors of the rows of a block, to be filled in
-    functions: FloatArray  # (e, room), right factors of the functions in use, with room for the rows of a block
-    far: FloatArray  # (1,)
-    profile: int  # address of a callback, or 0
-    parameters: FloatArray
-    fixed: int  # functions, the first ones, that are constant: 1 on all rows
-
-
-def look_up(values: FloatArray) -> Source:
-    """Values that are known."""
-    table, row = np.empty((0, 0)), np.empty(0)
-    return Source(values, table, 0, 0, row, 0.0, table, table, row, 0, row, 0)
+    given: FloatArray = _TABLE  # (n, q + n), the values, if there is no profile
+    rows: FloatArray = _TABLE  # (n, d)
+    width: int = 0  # the number e of factors
+    scaling: int = 0  # address of a callback
+    scales: FloatArray = _ROW
+    farthest: float = 0.0
+    left: FloatArray = _TABLE  # (room, e), left factors of the rows of a block, to be filled in
+    functions: FloatArray = _TABLE  # (e, room), right factors of the functions in use, and room for a block's rows
+    far: FloatArray = _ROW  # (1,)
+    profile: int = 0  # address of a callback, or 0
+    parameters: FloatArray = _ROW
+    fixed: int = 0  # functions, the first ones, that are constant: 1 on all rows
 
 
 @jit
@@ -76,9 +74,7 @@ def fill_values(blas: Routines, source: Source, columns: IntArray, out: FloatArr
     add_product(blas, (PLAIN, PLAIN), left[:n_rows, :width], functions[:width, :n_slots], out[:, :n_slots], 0.0)
     tile = (out, n_rows, n_slots, stride(out))
     call_back(source.profile, (*tile, left, width, functions, functions.shape[1], source.parameters))
-    for t in range(n_rows):
-        for j in range(source.fixed):
-            out[t, j] = 1.0
+    out[:, : source.fixed] = 1.0
     return True
 
 
@@ -88,10 +84,10 @@ def learn_blocks(block: Block, matrices: Matrices, source: Source, data: Data, s
 
     These are all, unless K⁻¹ is spoilt, there may be too little room for the next block, or a row of it is too far.
     """
-    done, n_rows, limits, tally = start, len(data.prior), block.limits, block.tally[0]
+    done, n_rows, rules, tally = start, len(data.prior), block.rules, block.tally[0]
     while done < n_rows:
         m, number = tally.size, min(len(block.values), n_rows - done)
-        if m + number > limits.room < limits.max_basis:
+        if m + number > tally.room < rules.max_basis + rules.intercept:
             break
         if not fill_values(block.blas, source, block.columns, block.values[:number], m, done):
             break
@@ -100,15 +96,19 @@ def learn_blocks(block: Block, matrices: Matrices, source: Source, data: Data, s
         multiply(block.blas, values, matrices.P, block.u)
         multiply(block.blas, values, matrices.K, block.a)
         learn_rows(block, matrices, data, done)
-        _close(block, source, done)
-        _extend_gram(block, matrices.gram, data.prior, done)
+        _close(block, source, matrices.gram, data.prior, done)
         apply(block, matrices.P, block.V, tally.n_V)
         apply(block, matrices.K, block.G, tally.n_G)
-        if limits.forgetting < 1.0:
+        if rules.forgetting < 1.0:
             go_back(matrices, tally)
         done += number
-        if _is_to_check(tally) and _is_spoilt(block, matrices, data.first + done):
-            break
+        # An eighth of the dictionary has changed, or an error was seen the last time, or there is nothing more to do.
+        if tally.n_changed > 0 and (
+            8 * tally.n_changed >= tally.size or not tally.drift <= 0.1 * SPOILT or done == n_rows
+        ):
+            check(block, matrices, data.first + done)
+            if not tally.drift <= SPOILT:
+                break
     return done - start
 
 
@@ -119,8 +119,8 @@ def _open(block: Block, matrices: Matrices, n_rows: Any, number: Any) -> None:
     m = tally.size
     tally.n_before, tally.n_rows, tally.n_V, tally.n_G, tally.sigma, tally.tau = m, n_rows, 0, 0, 1.0, 0.0
     for i in range(m):
-        block.used[i], block.homes[i], block.P_diagonal[i] = 1.0, i, matrices.P[i, i]
-        if block.limits.forgetting < 1.0:
+        block.used[i], block.homes[i], block.origins[i], block.P_diagonal[i] = 1.0, i, i, matrices.P[i, i]
+        if block.rules.forgetting < 1.0:
             block.K_diagonal[i] = matrices.K[i, i]
     for t in range(n_rows):
         block.used[m + t] = block.P_diagonal[m + t] = block.K_diagonal[m + t] = 0.0
@@ -132,18 +132,13 @@ def _open(block: Block, matrices: Matrices, n_rows: Any, number: Any) -> None:
 
 
 @inlined
-def _close(block: Block, source: Source, start: Any) -> None:
-    """Have newcomers, of rows from ``start`` on, take the places that they found.
+def _close(block: Block, source: Source, gram: FloatArray, prior: FloatArray, start: Any) -> None:
+    """Have newcomers, of rows from ``start`` on, take the places that they found, in all but the inverses.
 
-    A newcomer never comes from a slot before its place. What is moved here is all that is known but the matrices.
+    A newcomer never comes from a slot before its place. K_mm is known above its diagonal.
     """
     tally, origins, given, functions = block.tally[0], block.origins, source.given, source.functions
     m, own = tally.n_before, given.shape[1] - len(given) + start
-    for place in range(m):
-        origins[place] = place
-    for slot in range(m, m + tally.n_rows):
-        if block.used[slot] > 0.0:
-            origins[block.homes[slot]] = slot
     tally.n_moved = 0
     for place in range(tally.size):
         slot = origins[place]
@@ -154,32 +149,68 @@ def _close(block: Block, source: Source, start: Any) -> None:
                 block.w[o, place] = block.w[o, slot]
             for k in range(len(functions)):
                 functions[k, place] = functions[k, slot]
+            for j in range(tally.size):
+                if origins[j] < slot:  # of two newcomers the later one has the value
+                    gram[min(place, j), max(place, j)] = block.values[slot - m, origins[j]]
+            gram[place, place] = prior[start + slot - m]
             tally.n_moved += 1
     tally.n_changed += tally.n_moved
 
 
-@inlined
-def _extend_gram(block: Block, gram: FloatArray, prior: FloatArray, start: Any) -> None:
-    """Have the values of newcomers in K_mm, above its diagonal."""
-    tally, origins = block.tally[0], block.origins
+@jit
+def multiply(blas: Routines, values: FloatArray, matrix: FloatArray, products: FloatArray) -> None:
+    """Fill in the products of values (b, m) with an inverse."""
+    n_rows, m = values.shape
+    for first in range(0, m, PANEL):
+        last = min(first + PANEL, m)
+        out = products[:n_rows, first:last]
+        add_product(blas, (PLAIN, PLAIN), values[:, :last], matrix[:last, first:last], out, 0.0)
+        add_product(blas, (PLAIN, TRANSPOSED), values[:, last:], matrix[first:last, last:m], out, 1.0)
+
+
+@jit
+def apply(block: Block, matrix: FloatArray, vectors: Vectors, number: Any) -> None:
+    """Move the slots of newcomers to their places in an inverse, and add the sum of c vvᵀ over a number of vectors."""
+    tally, rows, scaled = block.tally[0], vectors.rows, block.scaled
+    size = tally.size
     for place in block.moved[: tally.n_moved]:
-        t = origins[place] - tally.n_before
-        for j in range(tally.size):
-            if origins[j] < origins[place]:  # of two newcomers the later one has the value
-                gram[min(place, j), max(place, j)] = block.values[t, origins[j]]
-        gram[place, place] = prior[start + t]
+        first = place - place % PANEL
+        for i in range(min(first + PANEL, size)):
+            matrix[i, place] = 0.0
+        for i in range(np.uintp(first), np.uintp(size)):
+            matrix[place, i] = 0.0
+        for j in range(number):
+            rows[j, place] = rows[j, block.origins[place]]
+    for j in range(number):
+        for i in range(size):
+            scaled[j, i] = vectors.factors[j] * rows[j, i]
+    for first in range(0, size, PANEL):
+        last = min(first + PANEL, size)
+        part, forms = matrix[:last, first:last], (TRANSPOSED, PLAIN)
+        add_product(block.blas, forms, scaled[:number, :last], rows[:number, first:last], part, 1.0)
 
 
-@inlined
-def _is_to_check(tally: Any) -> Any:
-    """Whether K⁻¹ is to be checked: an eighth of the dictionary has changed, or something was seen the last time."""
-    return tally.n_changed > 0 and (8 * tally.n_changed >= tally.size or not tally.drift <= 0.1 * SPOILT)
+@jit
+def go_back(matrices: Matrices, tally: Any) -> None:
+    """P⁻¹ = σM + τK⁻¹ after a block."""
+    P, K, sigma, tau = matrices.P, matrices.K, tally.sigma, tally.tau
+    for i in range(tally.size):
+        for j in range(i - i % PANEL, tally.size):
+            P[i, j] = sigma * P[i, j] + tau * K[i, j]
 
 
-@inlined
-def _is_spoilt(block: Block, matrices: Matrices, seed: Any) -> Any:
-    """Whether K⁻¹ must be computed again."""
-    tally = block.tally[0]
-    tally.drift = error_of_inverse(block.blas, matrices, (tally.size, block.limits.fixed, seed), block.scratch)
-    tally.n_changed = 0
-    return not tally.drift <= SPOILT
+@jit
+def check(block: Block, matrices: Matrices, seed: Any) -> None:
+    """Note as drift the largest entry of K⁻¹(Kz) - z, for a z of signs that look random."""
+    tally, K, gram, fixed = block.tally[0], matrices.K, matrices.gram, int(block.rules.intercept)
+    size, signs, products, result = tally.size, block.scratch[0], block.scratch[1], block.scratch[2]
+    for i in range(size):  # n² times the golden ratio is spread evenly between whole numbers
+        n = np.uint64(seed + i)
+        signs[i] = 0.0 if i < fixed else 1.0 if n * n * _GOLDEN >> _LAST_BIT else -1.0
+    call_back(block.blas.symv, (LOWER, size, 1.0, gram, stride(gram), signs, 1, 0.0, products, 1))
+    call_back(block.blas.symv, (LOWER, size, 1.0, K, stride(K), products, 1, 0.0, result, 1))
+    tally.n_changed, tally.drift = 0, 0.0
+    for i in range(fixed, size):
+        error = abs(result[i] - signs[i])
+        if not error <= tally.drift:
+            tally.drift = error

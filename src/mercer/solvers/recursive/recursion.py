@@ -27,101 +27,62 @@ the next. ``papers/recursion.py`` is the same, one row at a time.
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import numpy as np
 from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dpotrf, dpotri
 
 from mercer._stored import stored
 from mercer._stored.checks import check_columns, check_finite, check_index, check_square, need
 from mercer._typing import FloatArray, IntArray
 from mercer.exceptions import NotPositiveDefiniteError
-from mercer.solvers.compiled_blas import routines
 from mercer.solvers.dense import mirror
-from mercer.solvers.recursive.block import Block, Data, Limits, Matrices, aligned, good_length
-from mercer.solvers.recursive.blocks import SPOILT, Source, learn_blocks, look_up
-from mercer.solvers.recursive.inverses import error_of_inverse, inverse, lower_factor
+from mercer.solvers.recursive.block import Block, Data, Matrices, aligned, good_length
+from mercer.solvers.recursive.blocks import SPOILT, Source, learn_blocks
 from mercer.solvers.recursive.rules import Rules, weakest
 
 MOST_ROWS = 128  # of a block
 
-_LEAST_LEFT = 1e-50
+_LEAST_LEFT = 1e-50  # of the state before a block, after forgetting: it must be a number, and its inverse, too
 _NEGATIVE = 1e-4  # of k(x, x): a novelty so far below zero is not rounding
 
 
-def block_rows(n_functions: int, forgetting: float = 1.0) -> int:
-    """Rows of a block: products of larger blocks are faster, but each row has more slots to update.
-
-    What is left of the state before a block after forgetting must be a number, and its inverse, too.
-    """
-    rows = 16 if n_functions <= 128 else 32 if n_functions <= 256 else 64 if n_functions < 700 else MOST_ROWS
-    return rows if forgetting == 1.0 else max(1, min(rows, int(np.log(_LEAST_LEFT) / np.log(forgetting))))
-
-
-def _in_use(name: str, doc: str) -> Any:
-    """Part of a matrix that is in use."""
-
-    def get(self: BlockRecursion) -> FloatArray:
-        m, matrix = len(self.births), getattr(self._matrices, name)
-        return np.asarray(matrix[:m, :m])
-
-    def replace(self: BlockRecursion, matrix: FloatArray) -> None:
-        self._matrices = self._matrices._replace(**{name: np.ascontiguousarray(matrix)})
-
-    return property(get, replace, doc=doc)
-
-
-@stored(also=("P_inverse", "K_inverse", "gram"))
+@stored
 class BlockRecursion:
-    """The recursion on blocks.
-
-    Parameters
-    ----------
-    rules : Rules
-    n_outputs : int
-
-    Attributes
-    ----------
-    P_inverse, K_inverse, gram : arrays (m, m)
-    coefficients : array (m, p)
-    births : array (m,)
-        Number of the row that each function came from; -1 for the constant.
-    cost, hidden_cost : float
-        ξ of the outputs that count, and of the others.
-    n_seen, n_grown, n_pruned, n_refreshed, n_changed : int
-        Rows learned, functions that came and went, how often K⁻¹ was computed again, functions that came since it was
-        checked.
-    drift : float
-        Error of K⁻¹ when it was checked.
-    """
+    """The recursion on blocks."""
 
     rules: Rules
-    coefficients: FloatArray
-    births: IntArray
-    cost: float
+    coefficients: FloatArray  # (m, p)
+    births: IntArray  # (m,): number of the row that each function came from; -1 for the constant
+    cost: float  # ξ of the outputs that count, and of the others
     hidden_cost: float
-    n_seen: int
+    n_seen: int  # rows learned, functions that came and went
     n_grown: int
     n_pruned: int
-    n_refreshed: int
-    n_changed: int
-    drift: float
+    n_refreshed: int  # how often K⁻¹ was computed again
+    n_changed: int  # functions that came since it was checked
+    drift: float  # its error then
+    P_inverse: FloatArray  # (m, m): P⁻¹, K_mm⁻¹ and K_mm, in which the row and column of a constant mean nothing
+    K_inverse: FloatArray
+    gram: FloatArray
 
     def __init__(self, rules: Rules, n_outputs: int = 1) -> None:
         self.rules = rules
-        self._matrices = Matrices(*(np.empty((0, 0)) for _ in range(3)))
+        self.P_inverse, self.K_inverse, self.gram = (np.empty((0, 0)) for _ in range(3))
         self.coefficients = np.empty((0, n_outputs))
         self.births = np.empty(0, dtype=np.intp)
         self.cost = self.hidden_cost = 0.0
         self.n_seen = self.n_grown = self.n_pruned = 0
         self.n_refreshed = self.n_changed = 0
         self.drift = 0.0
-        self._block: Block | None = None  # memory to work in
-        self._n_mirrored = -1  # ``n_grown`` when the lower triangles of K⁻¹ and K_mm were filled in
+        self.rebuild_stored()
 
-    P_inverse = _in_use("P", "P⁻¹.")
-    K_inverse = _in_use("K", "K_mm⁻¹.")
-    gram = _in_use("gram", "K_mm, as the recursion was given it; the row and column of a constant mean nothing.")
+    def rebuild_stored(self) -> None:
+        """Begin without memory to work in, and without matrices that have room for more functions."""
+        self._block: Block | None = None
+        self._matrices: Matrices | None = None
 
     @property
     def n_fixed(self) -> int:
@@ -144,97 +105,75 @@ class BlockRecursion:
         return grown
 
     def learn(
-        self, values: FloatArray | Source, prior: FloatArray, targets: FloatArray, weights: FloatArray
+        self, source: Source, prior: FloatArray, targets: FloatArray, weights: FloatArray
     ) -> tuple[IntArray, FloatArray]:
-        """Learn rows, in blocks. If it fails, some blocks may have been learned: work on a copy, as estimators do.
+        """Learn rows with k(x, x) and targets (n, p), in blocks; with an intercept, ``begin`` comes first.
 
-        Parameters
-        ----------
-        values : array (n, m + n) or Source
-            Kernel values between the rows and the functions in use, and among the rows; with an intercept, for which
-            ``begin`` has been called, the first column is 1.
-        prior : array (n,)
-            k(x, x).
-        targets : array (n, p)
-        weights : array (n,)
-            Above zero.
-
-        Returns
-        -------
-        origin : array (m',)
-            For each function in use afterwards, the row that it came from, or -1 if it was there.
-        residuals : array (n',)
-            Squared error of each row before it was learned, summed over outputs. If there are fewer than rows, the
-            others were not learned: of a source that computes values, one is too far, or its room is used up.
+        Returns the row that each function in use came from, or -1 if it was there, and the squared error of each row
+        before it was learned, summed over outputs. If there are fewer than rows, the others were not learned: of a
+        source that computes values, one is too far, or its room is used up. If it fails, some blocks may have been
+        learned: work on a copy, as estimators do.
         """
         n_rows, before, done = len(prior), self.n_seen, 0
-        data = Data(prior, targets, weights, np.empty(n_rows), before)
-        source = values if isinstance(values, Source) else look_up(values)
-        if n_rows:
-            block = self._open(n_rows, source)
-            while done < n_rows:
-                done += int(learn_blocks(block, self._matrices, source, data, done))
-                if block.tally["drift"][0] <= SPOILT:
-                    break
-                self._refresh(int(block.tally["size"][0]))
-                block.tally["drift"] = 0.0
-            self._close(block, done)
+        data, fixed = Data(prior, targets, weights, np.empty(n_rows), before), int(self.rules.intercept)
+        block, matrices = self._open(n_rows, source)
+        while done < n_rows:
+            done += int(learn_blocks(block, matrices, source, data, done))
+            if block.tally["drift"][0] <= SPOILT:
+                break
+            used = slice(fixed, int(block.tally["size"][0]))
+            gram = matrices.gram[used, used]
+            mirror(gram)
+            matrices.K[used, used] = inverse(gram)
+            self.n_refreshed += 1
+            block.tally["drift"] = 0.0
+        self._close(block, matrices, done)
         return np.where(self.births >= before, self.births - before, -1), data.residuals[:done]
 
-    def look(self) -> None:
-        """Compute K⁻¹ again if it has drifted."""
-        if self.n_changed:
-            size, fixed = len(self.births), int(self.rules.intercept)
-            self.drift = float(
-                error_of_inverse(routines(), self._matrices, (size, fixed, self.n_seen), np.empty((3, size)))
-            )
-            self.n_changed = 0
-            if not self.drift <= SPOILT:
-                self._refresh(size)
-                self.drift = 0.0
-
-    def _refresh(self, size: int) -> None:
-        fixed = int(self.rules.intercept)
-        mirror(self._matrices.gram[:size, :size])
-        self._matrices.K[fixed:size, fixed:size] = inverse(self._matrices.gram[fixed:size, fixed:size])
-        self.n_refreshed += 1
-
-    def _open(self, n_rows: int, source: Source) -> Block:
-        """Have room for the functions that rows may become, and memory for blocks, with the state before them.
+    def _open(self, n_rows: int, source: Source) -> tuple[Block, Matrices]:
+        """Memory for blocks, with the state before them, and matrices with room for the functions that rows may become.
 
         If values are given, all rows may become functions; else, those of a block.
         """
-        m, n_outputs = len(self.births), self.coefficients.shape[1]
-        budget = max(m, self.rules.max_basis + int(self.rules.intercept))
+        (m, n_outputs), rules = self.coefficients.shape, self.rules
+        budget = max(m, rules.max_basis + int(rules.intercept))
         most = min(budget, m + n_rows)
         if source.profile:
             most = min(most, max(2 * m, m + MOST_ROWS), source.functions.shape[1] - MOST_ROWS)
         room = min(budget, max(most, 2 * m))  # for more functions than there may be after these rows
-        self._matrices = Matrices(*(_with_room(matrix, m, most, room) for matrix in self._matrices))
-        rows, limits = min(block_rows(most, self.rules.forgetting), n_rows), Limits.of(self.rules, most)
-        if self._block is None or not self._block.fits(rows, most + rows, n_outputs):
-            self._block = Block.empty(rows, room + rows, n_outputs, limits)
-        self._block = block = self._block._replace(limits=limits)
+        given = (self.P_inverse, self.K_inverse, self.gram)
+        last: Any = (None, None, None) if self._matrices is None else self._matrices
+        self._matrices = Matrices(*(_with_room(*pair, most, room) for pair in zip(given, last, strict=True)))
+        # Products of larger blocks are faster, but each row has more slots to update.
+        rows = min(n_rows, 16 if most <= 128 else 32 if most <= 256 else 64 if most < 700 else MOST_ROWS)
+        if rules.forgetting < 1.0:
+            rows = max(1, min(rows, int(np.log(_LEAST_LEFT) / np.log(rules.forgetting))))
+        shape, block = (rows, n_outputs), self._block
+        if block is None or (len(block.values), len(block.w)) != shape or len(block.births) < most + shape[0]:
+            block = Block.empty(*shape, room + shape[0], rules)
+        gain_tol = -1.0 if rules.gain_tol is None else rules.gain_tol
+        self._block = block = block._replace(rules=rules._replace(gain_tol=gain_tol))
         block.w[:, :m], block.births[:m], block.columns[:m] = self.coefficients.T, self.births, np.arange(m)
         block.tally[:] = 0
         for name in ("n_grown", "n_pruned", "n_changed", "cost", "hidden_cost", "drift"):
             block.tally[name] = getattr(self, name)
-        block.tally["size"], block.tally["n_scored"], block.tally["least_novelty"] = m, n_outputs - self.rules.hidden, 1
-        return block
+        block.tally["size"], block.tally["n_scored"], block.tally["least_novelty"] = m, n_outputs - rules.hidden, 1
+        block.tally["room"] = most
+        return block, self._matrices
 
-    def _close(self, block: Block, n_rows: int) -> None:
+    def _close(self, block: Block, matrices: Matrices, n_rows: int) -> None:
         """Take what is known after the last block."""
-        tally = dict(zip(block.tally.dtype.names or (), block.tally[0].item(), strict=True))
-        if not tally["least_novelty"] > -_NEGATIVE:
+        novelty, size = block.tally["least_novelty"].item(), block.tally["size"].item()
+        if not novelty > -_NEGATIVE:
             raise NotPositiveDefiniteError(
-                f"a row's squared distance from the dictionary is {tally['least_novelty']:.2g} of k(x, x): "
+                f"a row's squared distance from the dictionary is {novelty:.2g} of k(x, x): "
                 "the kernel is not positive definite on these rows."
             )
-        size = tally["size"]
         self.coefficients, self.births = np.ascontiguousarray(block.w[:, :size].T), block.births[:size].copy()
+        self.P_inverse, self.K_inverse, self.gram = (matrix[:size, :size] for matrix in matrices)
         self.n_seen += n_rows
         for name in ("n_grown", "n_pruned", "n_changed", "cost", "hidden_cost", "drift"):
-            setattr(self, name, tally[name])
+            setattr(self, name, block.tally[name].item())
 
     def restate(self, data: FloatArray, gram: FloatArray, cross: FloatArray) -> FloatArray:
         """Replace K̃ᵀK̃, of which K_mm is the penalty, and K̃ᵀy (m, p), and with them the coefficients.
@@ -245,7 +184,7 @@ class BlockRecursion:
         """
         fixed = len(data) - len(gram)
         white = np.eye(len(data))
-        white[fixed:, fixed:] = solve_triangular(lower_factor(gram), np.eye(len(gram)), lower=True).T
+        white[fixed:, fixed:] = solve_triangular(_lower_factor(gram), np.eye(len(gram)), lower=True).T
         values, vectors = np.linalg.eigh(white.T @ data @ white)
         system = (vectors * np.maximum(values, 0.0)) @ vectors.T
         system[fixed:, fixed:] += self.rules.noise * np.eye(len(gram))
@@ -255,10 +194,10 @@ class BlockRecursion:
         return np.asarray(np.sum(cross * self.coefficients, axis=0))
 
     def shrink(self) -> IntArray:
-        """Remove the weakest functions until no more than ``max_basis`` are left; returns which stay."""
-        fixed = int(self.rules.intercept)
-        kept = np.arange(len(self.births))
-        while len(kept) - fixed > self.rules.max_basis:
+        """Remove the weakest functions until no more than ``max_basis`` are left; returns which stay, from 0."""
+        fixed = self.n_fixed
+        kept = np.arange(len(self.births) - fixed)
+        while len(kept) > self.rules.max_basis:
             scores = np.sum(self.rules.scored(self.coefficients) ** 2, axis=1) / np.diagonal(self.P_inverse)
             place = fixed + weakest(scores[fixed:], self.births[fixed:])
             self.cost += float(scores[place])
@@ -268,26 +207,22 @@ class BlockRecursion:
             self.coefficients = np.delete(self.coefficients - np.outer(row, self.coefficients[place]), place, axis=0)
             self.P_inverse, self.K_inverse = _removed(self.P_inverse, place), _removed(self.K_inverse, place)
             self.gram = np.delete(np.delete(self.gram, place, axis=0), place, axis=1)
-            self.births, kept = np.delete(self.births, place), np.delete(kept, place)
+            self.births, kept = np.delete(self.births, place), np.delete(kept, place - fixed)
             self.n_pruned += 1
         return kept
 
-    def mirror(self) -> None:
-        """Fill in the lower triangles of the matrices, which ``learn`` leaves as they were."""
+    def mirror(self, n_grown: int) -> None:
+        """Fill in the lower triangles, which ``learn`` leaves as they were; ``n_grown`` is the number from before."""
         mirror(self.P_inverse)
-        if self._n_mirrored != self.n_grown:
+        if self.n_grown > n_grown:
             mirror(self.K_inverse)
             mirror(self.gram)
-            self._n_mirrored = self.n_grown
 
     def copy(self) -> BlockRecursion:
-        """A recursion with the same future that shares nothing."""
-        other, m = BlockRecursion(self.rules), len(self.births)
-        vars(other).update(vars(self))
-        other._block, other.coefficients, other.births = None, self.coefficients.copy(), self.births.copy()
-        other._matrices = Matrices(*(aligned(*matrix.shape) for matrix in self._matrices))
-        for mine, theirs in zip(self._matrices, other._matrices, strict=True):
-            theirs[:m, :m] = mine[:m, :m]  # and room for more, with whatever is there
+        """A recursion with the same future; both share their matrices, which are copied before they change."""
+        self._matrices = None
+        other = copy(self)
+        other.coefficients = self.coefficients.copy()  # may be a part of the memory to work in
         return other
 
     def check_stored(self) -> None:
@@ -306,16 +241,25 @@ class BlockRecursion:
         check_index(self.births, max(int(self.n_seen), 1), "births", least=-1)
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but room and memory to work in."""
-        state = {name: value for name, value in vars(self).items() if not name.startswith("_")}
-        state |= {"P_inverse": self.P_inverse, "K_inverse": self.K_inverse, "gram": self.gram}
-        return {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in state.items()}
+        return vars(self) | {"_block": None, "_matrices": None}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self._block, self._n_mirrored = None, -1
-        self._matrices = Matrices(*(np.empty((0, 0)) for _ in range(3)))
-        for name, value in state.items():
-            setattr(self, name, value)
+
+def inverse(matrix: FloatArray) -> FloatArray:
+    """Inverse of a positive definite matrix."""
+    if not len(matrix):
+        return matrix.copy()
+    result = np.ascontiguousarray(dpotri(_lower_factor(matrix), lower=1)[0].T)  # the upper triangle, in rows
+    mirror(result)
+    return result
+
+
+def _lower_factor(matrix: FloatArray) -> FloatArray:
+    """L with LLᵀ = matrix, which must be positive definite; what is above the diagonal is zero."""
+    lower, info = dpotrf(matrix, lower=1)
+    if info != 0:
+        msg = "the functions of the dictionary span each other to rounding. Use a larger novelty_tol, or noise."
+        raise NotPositiveDefiniteError(msg)
+    return np.asarray(lower)
 
 
 def _removed(matrix: FloatArray, place: int) -> FloatArray:
@@ -325,11 +269,11 @@ def _removed(matrix: FloatArray, place: int) -> FloatArray:
     return np.delete(np.delete(smaller, place, axis=0), place, axis=1)
 
 
-def _with_room(matrix: FloatArray, size: int, most: int, room: int) -> FloatArray:
-    """The first rows and columns of a matrix in an array with room for more: the matrix itself, if it has."""
-    if len(matrix) >= most and matrix.flags.writeable and matrix.shape[1] % 8 == 0 and matrix.ctypes.data % 64 == 0:
-        return matrix
-    length = good_length(room)
+def _with_room(matrix: FloatArray, last: FloatArray | None, most: int, room: int) -> FloatArray:
+    """A larger array that begins with the matrix: the last one, if the matrix is still a part of it, or a new one."""
+    if last is not None and matrix.base is last.base and len(last) >= most:
+        return last
+    length, size = good_length(room), len(matrix)
     larger = aligned(length, length)
-    larger[:size, :size] = matrix[:size, :size]
+    larger[:size, :size] = matrix
     return larger

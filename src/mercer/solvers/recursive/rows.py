@@ -21,7 +21,7 @@ _OUT_OF_USE = 1e300  # score of slots that are no functions
 @jit_sum
 def learn_rows(block: Block, before: Matrices, data: Data, start: Any) -> None:
     """Learn the rows of a block, those of the data from ``start`` on, one after the other."""
-    limits, tally, noise = block.limits, block.tally[0], block.limits.noise
+    rules, tally, noise = block.rules, block.tally[0], block.rules.noise
     folded_V, folded_G = 0, 0  # vectors before these are in u and a
     for t in range(tally.n_rows):
         here, row = tally.n_before + t, start + t  # its slot, the last one that is not empty
@@ -29,7 +29,7 @@ def learn_rows(block: Block, before: Matrices, data: Data, start: Any) -> None:
             _fold(block, block.V, (folded_V, tally.n_V), block.u, t)
             _fold(block, block.G, (folded_G, tally.n_G), block.a, t)
             folded_V, folded_G = tally.n_V, tally.n_G
-        if limits.forgetting < 1.0:
+        if rules.forgetting < 1.0:
             _forget(block, here)
         _add_projections(block.u, block.values, t, block.V, (folded_V, tally.n_V), here)
         _add_projections(block.a, block.values, t, block.G, (folded_G, tally.n_G), here)
@@ -51,12 +51,12 @@ def learn_rows(block: Block, before: Matrices, data: Data, start: Any) -> None:
         data.residuals[row] = square
         # P⁻¹ - uuᵀ/Δ, w + (ρ/Δ)u, ξ + ρ²/Δ
         _step(block, tally, -share, here, (-square * share, -hidden * share))
-        if not delta > max(limits.novelty_tol, LEAST_NOVELTY * prior):
+        if not delta > max(rules.novelty_tol, LEAST_NOVELTY * prior):
             continue
         # Δ_b = δ(λ + δ/Δ), κ = ρ/(λΔ + δ); the row saves κ²Δ_b
         pivot, total = delta * (noise + delta / Delta), noise * Delta + delta
         gain = square / total**2 * pivot
-        if limits.gain_tol >= 0.0 and delta * gain <= limits.gain_tol:
+        if rules.gain_tol >= 0.0 and delta * gain <= rules.gain_tol:
             continue
         for o in range(len(block.w)):
             block.steps[o] *= Delta / total
@@ -64,10 +64,11 @@ def learn_rows(block: Block, before: Matrices, data: Data, start: Any) -> None:
         if place < 0:
             continue
         _grow(block, tally, t, delta, pivot, (gain, hidden / total**2 * pivot))
-        block.homes[here] = tally.size - 1
+        home = tally.size - 1
         if place < here:
             _prune(block, tally, before, place)
-            block.homes[here] = block.homes[place]
+            home = block.homes[place]
+        block.homes[here], block.origins[home] = home, here
 
 
 # ---------------------------------------------------------------------------------------------------- the normal step
@@ -89,8 +90,8 @@ def _fold(block: Block, vectors: Vectors, span: Any, products: FloatArray, t: An
 @inlined
 def _forget(block: Block, here: Any) -> None:
     """P⁻¹ ← φP⁻¹ + (1-φ)K⁻¹/λ,  w ← √φ w,  ξ ← φξ."""
-    tally, share = block.tally[0], block.limits.forgetting
-    fresh = (1.0 - share) / block.limits.noise
+    tally, share = block.tally[0], block.rules.forgetting
+    fresh = (1.0 - share) / block.rules.noise
     tally.sigma *= share
     tally.tau = share * tally.tau + fresh
     tally.cost *= share
@@ -151,14 +152,16 @@ def _place_to_take(block: Block, tally: Any, t: Any, ratio: Any, pivot: Any, gai
     The weakest is the one whose removal would cost least after the newcomer's arrival: among equals the newest. Fills
     in v = [-a - (δ/Δ)u, 1]; the ratio is δ/Δ, pivot and gain are Δ_b and κ²Δ_b.
     """
-    slot, v, scores, fixed = tally.n_before + t, tally.n_V, block.scores, block.limits.fixed
+    slot, v, scores, fixed = tally.n_before + t, tally.n_V, block.scores, int(block.rules.intercept)
+    kappa = block.steps[0]
     for i in range(slot):
-        block.V.rows[v, i] = -block.a[t, i] - ratio * block.V.rows[v - 1, i]
-        scores[i] = 0.0
+        v_i = -block.a[t, i] - ratio * block.V.rows[v - 1, i]
+        total = block.w[0, i] + kappa * v_i
+        block.V.rows[v, i], scores[i] = v_i, total * total
     block.V.rows[v, slot] = 1.0
     found = slot
-    if tally.size == block.limits.max_basis:
-        for o in range(tally.n_scored):
+    if tally.size == block.rules.max_basis + fixed:
+        for o in range(1, tally.n_scored):
             kappa = block.steps[o]
             for i in range(slot):
                 total = block.w[o, i] + kappa * block.V.rows[v, i]

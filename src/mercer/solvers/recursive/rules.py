@@ -1,6 +1,6 @@
 """When a function is added to the dictionary, and which one is removed."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,8 +16,7 @@ LEAST_NOVELTY = 1e-5
 
 
 @stored
-@dataclass(frozen=True)
-class Rules:
+class Rules(NamedTuple):
     """Parameters of the recursion."""
 
     noise: float  # λ > 0
@@ -35,14 +34,11 @@ class Rules:
     # So many of the last outputs are learned but not asked: they count neither in gains nor in the cost.
     hidden: int = 0
 
-    def __post_init__(self) -> None:
-        if self.intercept and self.forgetting < 1.0:
-            raise ValueError("forgetting returns to the prior, and an intercept has none: use one of the two.")
-
     def check_stored(self) -> None:
         """Refuse numbers that are out of range."""
         good = self.noise > 0 and self.max_basis >= 1 and 0 < self.forgetting <= 1 and self.hidden >= 0
         good = good and self.novelty_tol >= 0 and (self.gain_tol is None or self.gain_tol >= 0)
+        good = good and not (self.intercept and self.forgetting < 1)
         need(good and np.isfinite(self.noise), "the rules of a recursion are out of range.")
 
     def scored(self, values: FloatArray) -> FloatArray:

@@ -9,7 +9,8 @@ import pytest
 from sklearn import config_context
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
-from mercer.engine import Pass, RowPass, Spans, Threads, blas_threads
+from mercer.engine import Pass, RowPass, Threads, blas_threads
+from mercer.engine.blocks import Spans
 
 PATIENCE = 3.0  # seconds until a test that waits for another thread gives up
 

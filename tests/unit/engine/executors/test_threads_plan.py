@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from sklearn import config_context
 
-from mercer.engine import BlockTable, Pass, as_table
+from mercer.engine import ArrayTable, Pass, as_rows
+from mercer.engine.blocks import BlockTable
 from mercer.engine.executors import threads
 from mercer.engine.executors.threads import MOST_ROWS, TILE_BYTES, make_plan, working_memory_bytes
 
@@ -26,7 +27,7 @@ class Work(Pass):
     def finish(self, state): ...
 
 
-TABLE = as_table(np.broadcast_to(np.zeros(2), (100_000, 2)))
+TABLE = ArrayTable(as_rows(np.broadcast_to(np.zeros(2), (100_000, 2))))
 
 
 @pytest.mark.parametrize("width", [200, 1000, 10_000])
@@ -98,13 +99,13 @@ def test_a_block_larger_than_memory_has_all_of_blas():
 
 
 def test_there_are_no_more_workers_than_tiles():
-    assert make_plan(Work(100), as_table(np.zeros((20, 2))), 8).workers == 1
+    assert make_plan(Work(100), ArrayTable(as_rows(np.zeros((20, 2)))), 8).workers == 1
 
 
 def test_threads_of_blas_do_not_depend_on_the_number_of_jobs_where_there_is_memory():
     for n_jobs in (1, 2, 16):
         for n_rows in (1, 700, 100_000):
-            assert make_plan(Work(100), as_table(np.zeros((n_rows, 2))), n_jobs).blas == 1
+            assert make_plan(Work(100), ArrayTable(as_rows(np.zeros((n_rows, 2)))), n_jobs).blas == 1
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from mercer.solvers.recursive import Rules
-from mercer.solvers.recursive.block import PANEL, Block, Limits
-from mercer.solvers.recursive.inverses import multiply
+from mercer.solvers.recursive.block import PANEL, Block
+from mercer.solvers.recursive.blocks import multiply
 
 
 @pytest.mark.parametrize("m", [1, 100, PANEL, PANEL + 1, 2 * PANEL, 320, 333, 700])
@@ -14,7 +14,7 @@ def test_products_of_a_block(m, n_rows):
     rng = np.random.default_rng(m)
     matrix = rng.normal(size=(m + 7, m + 8))
     matrix[:m, :m] += matrix[:m, :m].T
-    block = Block.empty(n_rows, m + n_rows + 3, 1, Limits.of(Rules(1.0, 1, 0.0, None), m))
+    block = Block.empty(n_rows, 1, m + n_rows + 3, Rules(1.0, 1, 0.0, -1.0))
     for array in (block.values, block.u, block.a):
         array[:] = np.nan
     block.tally["n_before"], block.tally["n_rows"] = m, n_rows
