@@ -89,7 +89,7 @@ def _expansion(
         summary = CommitteeSummary.start(frame, table, intercept=intercept)
         return summary.plus(Batch(table, None, noise), executor).expansion
     settings = Settings(noise=noise, intercept=intercept, prior=True)
-    return Summary.start(frame, table, settings, once=False).plus(table, executor).solved[0]
+    return Summary.start(frame, table, settings).plus(table, executor).solved[0]
 
 
 def _root_mean_square(targets: FloatArray, weights: FloatArray | None) -> float:
