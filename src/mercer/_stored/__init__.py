@@ -17,7 +17,7 @@ any other class     what the body of the class itself annotates
 
 ``also`` names properties that are stored besides. A cached one is stored where computing it again would round
 differently on another machine; everything else that can be computed is not stored. An annotation ``Sometimes[...]``
-marks what not every object has.
+marks what not every object has: of a dataclass, fields with a default, which files of earlier versions lack.
 
 Two methods complete the declaration, where they are needed. ``check_stored`` raises ``ArchiveError`` unless shapes,
 lengths and indices fit together (see ``mercer._stored.checks``): compiled loops and BLAS take these numbers at their

@@ -20,7 +20,7 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg import lapack
 
-from mercer._stored import stored
+from mercer._stored import Sometimes, stored
 from mercer._typing import FloatArray
 from mercer.engine import ArrayTable, Executor, NormalStatistics, normal_statistics
 from mercer.kernels.stationary import Stationary
@@ -84,7 +84,7 @@ class Summary:
     statistics: NormalStatistics
     target_shift: FloatArray  # (p,)
     settings: Settings
-    sample: Sample | None = None  # of the rows seen; only models of earlier versions have none
+    sample: Sometimes[Sample | None] = None  # of the rows seen; only models of earlier versions have none
 
     def check_stored(self) -> None:
         """Refuse sums and a model of another basis."""
@@ -155,10 +155,8 @@ class Summary:
             self._check_weights_count_rows()
             return path.best_noise()
         left_out = self._left_out(path)
-        if left_out is None or choice == "auto":
-            noise = path.likeliest_noise(left_out)
-        else:
-            noise = left_out.best_noise()
+        by_likelihood = left_out is None or choice == "auto"
+        noise = path.likeliest_noise(left_out) if by_likelihood else left_out.best_noise()  # type: ignore[union-attr]
         return max(noise, self._smallest_noise())
 
     def _left_out(self, path: RidgePath) -> LeftOut | None:

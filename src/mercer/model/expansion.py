@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from mercer._stored import stored
+from mercer._stored import Sometimes, stored
 from mercer._stored.checks import check_columns, check_finite, check_kernel, check_lower, check_shape, need
 from mercer._typing import AnyArray, FloatArray
 from mercer.engine import (
@@ -113,7 +113,7 @@ class KernelExpansion:
     coefficients: FloatArray
     intercept: FloatArray
     variance: Variance | None = None
-    scale: FloatArray | None = None
+    scale: Sometimes[FloatArray | None] = None
 
     def __post_init__(self) -> None:
         # What is kept between calls would not notice a change in place: that is an error instead.

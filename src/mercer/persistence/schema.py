@@ -67,7 +67,7 @@ def build(declaration: Declaration, state: Mapping[str, Any]) -> Any:
     if issubclass(cls, tuple):
         member = cls(**state)
     elif is_dataclass(cls) and not issubclass(cls, BaseEstimator):
-        member = cls(**{field.name: state.pop(field.name) for field in fields(cls)})
+        member = cls(**{field.name: state.pop(field.name) for field in fields(cls) if field.name in state})
         vars(member).update(state)
     else:
         member = object.__new__(cls)
@@ -122,8 +122,9 @@ def _layout(declaration: Declaration) -> _Layout:
         return _layout_of_estimator(cls)
     hints = get_type_hints(cls, include_extras=True)
     names = [field.name for field in fields(cls)] if is_dataclass(cls) else list(cls.__annotations__)
-    always = {name: hints[name] for name in names if get_origin(hints[name]) is not ClassVar}
-    sometimes = {}
+    given = {name: hints[name] for name in names if get_origin(hints[name]) is not ClassVar}
+    sometimes = {name: hint for name, hint in given.items() if SOMETIMES in get_args(hint)[1:]}
+    always = {name: hint for name, hint in given.items() if name not in sometimes}
     for name in declaration.also:
         member = inspect.getattr_static(cls, name)
         if isinstance(member, cached_property):

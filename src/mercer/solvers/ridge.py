@@ -25,7 +25,7 @@ import numpy as np
 from scipy.linalg import eigh, lapack
 from scipy.optimize import brentq, minimize_scalar
 
-from mercer._stored import stored
+from mercer._stored import Sometimes, stored
 from mercer._stored.checks import check_columns, check_shape, need
 from mercer._typing import FloatArray
 
@@ -55,7 +55,9 @@ class RidgeSolution:
     constant: float
     noise: float
     has_intercept: bool
-    scale: FloatArray | None = None  # (p,): σ, the standard deviation of the prior that makes the targets most likely
+    scale: Sometimes[FloatArray | None] = (
+        None  # (p,): σ, the standard deviation of the prior that makes the targets most likely
+    )
 
     def check_stored(self) -> None:
         """Refuse parts of different sizes."""
