@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from mercer._stored import stored
+from mercer._stored import Sometimes, stored
 from mercer._stored.checks import check_estimator, check_index, check_shape, need
 from mercer._typing import FloatArray, IntArray, RandomState
 from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted, parameters
@@ -42,14 +42,14 @@ class ExactMachine(Shell):
 
     kernel_: Kernel = field(init=False)
     jitter_: float = field(init=False)
-    noise_: float = field(init=False)
+    noise_: Sometimes[float] = field(init=False)
     n_iter_: int = field(init=False)
     expansion_: KernelExpansion = field(init=False)
     _factor: CholeskyFactor | None = field(init=False)
     _eta: FloatArray | None = field(init=False)
     _index: IntArray = field(init=False)
     _n_rows: int = field(init=False)
-    _calibrated: Calibration | None = field(init=False)
+    _calibrated: Sometimes[Calibration | None] = field(init=False)
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "kernel": "no_validation",  # type: ignore[dict-item]  # checked, with a message of its own, by as_kernel
@@ -107,7 +107,7 @@ class ExactMachine(Shell):
         self._check_calibration()
 
     def _calibration(self) -> Calibration | None:
-        return self._calibrated
+        return getattr(self, "_calibrated", None)
 
     def _warn_of(self, result: IterativeSolution | None) -> None:
         if result is not None and not result.converged:

@@ -33,10 +33,8 @@ class NystromMachine(SummedOnBasis):
     }
 
     def _fit(self, table: ArrayTable) -> None:
-        summary = Summary.start(
-            self._choose_frame(table, table.dtype), table, self._settings(), once=make_executor(self)
-        )
-        self._summary = summary.plus(table, make_executor(self))
+        frame, executor = self._choose_frame(table, table.dtype), make_executor(self)
+        self._summary = Summary.start(frame, table, self._settings(), once=executor).plus(table, executor)
         _ = self._summary.solved  # what cannot be solved is refused here, not when it is first used
         self._check_calibration()
 

@@ -55,9 +55,7 @@ class RidgeSolution:
     constant: float
     noise: float
     has_intercept: bool
-    scale: Sometimes[FloatArray | None] = (
-        None  # (p,): σ, the standard deviation of the prior that makes the targets most likely
-    )
+    scale: Sometimes[FloatArray | None] = None  # (p,): σ, the likeliest standard deviation of the prior
 
     def check_stored(self) -> None:
         """Refuse parts of different sizes."""
