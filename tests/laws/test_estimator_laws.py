@@ -71,7 +71,7 @@ def assert_same_model(actual, expected, new, tolerance=TOLERANCE):
 
 def resolved(kernel, rows):
     """The kernel with numbers for parameters, so that several fits share it."""
-    return ExactRegressor(kernel).fit(rows, np.zeros(len(rows))).kernel_
+    return ExactRegressor(kernel, noise=0.1, intercept=False).fit(rows, np.zeros(len(rows))).kernel_
 
 
 regressors = pytest.mark.parametrize("estimator", [ExactRegressor, NystromRegressor], ids=lambda cls: cls.__name__)
@@ -97,7 +97,7 @@ def test_more_basis_points_never_raise_the_objective(problem, kernel, noise):
     kernel, half = resolved(kernel, rows), max(1, len(rows) // 2)
 
     def objective(basis):
-        model = NystromRegressor(kernel, basis=basis, noise=noise).fit(rows, targets)
+        model = NystromRegressor(kernel, basis=basis, noise=noise, intercept=False).fit(rows, targets)
         w, gram = model.coefficients_, model.kernel_(model.basis_)
         # Weights of points that are close together are large and alternate: wᵀKw is known to eps|w|ᵀ|K||w|.
         rounding = len(w) * np.finfo(float).eps * noise * (np.abs(w) @ np.abs(gram) @ np.abs(w))
@@ -227,9 +227,11 @@ def test_threads_and_working_memory_do_not_matter(estimator, problem, kernel, n_
 @given(problems(smallest=20, largest=200), st.sampled_from([1, 2, 3]), st.sampled_from([1e-3, 1024]))
 def test_threads_and_working_memory_do_not_matter_to_conjugate_gradients(problem, n_jobs, working_memory):
     rows, targets, _, new = problem
-    expected = ExactRegressor().fit(rows, targets)
+    expected = ExactRegressor(noise=0.1, intercept=False).fit(rows, targets)
     with config_context(working_memory=working_memory):
-        model = ExactRegressor(solver="cg", tol=1e-12, n_jobs=n_jobs, random_state=0).fit(rows, targets)
+        model = ExactRegressor(solver="cg", tol=1e-12, n_jobs=n_jobs, random_state=0, noise=0.1, intercept=False).fit(
+            rows, targets
+        )
     assert_close(model.predict(new), expected.predict(new))
 
 

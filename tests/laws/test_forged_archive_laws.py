@@ -42,14 +42,14 @@ class Trap:
 def small_models():
     X, y = draw()
     labels = np.where(y > 0, "yes", "no")
-    yield NystromRegressor(n_basis=4, intercept=True, random_state=np.random.RandomState(0)).fit(X, y)
-    yield NystromClassifier(n_basis=4).fit(pd.DataFrame(X, columns=["a", "b", "c"]), labels)
+    yield NystromRegressor(n_basis=4, intercept=True, random_state=np.random.RandomState(0), noise=0.1).fit(X, y)
+    yield NystromClassifier(n_basis=4, noise=0.1, intercept=False).fit(pd.DataFrame(X, columns=["a", "b", "c"]), labels)
     yield OnlineRegressor(max_basis=5, record=True, intercept=True).partial_fit(X, y).partial_fit(X, -y)
     yield CompactRegressor(kernel=Wendland(4.0)).fit(X, y)
     yield CompactRegressor(kernel=Wendland(4.0), solver="cg", preconditioner="incomplete").fit(X, y)
     yield CommitteeRegressor(n_basis=4, block_size=7).fit(X, y)
     yield ReducedRankRegressor(n_basis=4).fit(X, y)
-    yield ExactRegressor().fit(X, y)
+    yield ExactRegressor(noise=0.1, intercept=False).fit(X, y)
     yield Gaussian(np.array([1.0, 2.0])) + Linear() * Matern()
 
 

@@ -72,7 +72,7 @@ def test_columns_that_hold_no_numbers_are_refused_by_name(column, found):
     X = table(column)
     where = "column 'when' of X" if hasattr(X, "columns") else "X"
     with pytest.raises(TypeError, match=rf"^{where} must hold numbers, got {found} \(.+\): "):
-        ExactRegressor().fit(X, NUMBERS)
+        ExactRegressor(noise=0.1, intercept=False).fit(X, NUMBERS)
 
 
 @each_column
@@ -85,14 +85,14 @@ def test_so_are_targets_and_weights(column, found):
 
 def test_a_model_of_numbers_refuses_dates_when_it_predicts():
     X = np.column_stack([NUMBERS, NUMBERS])
-    model = ExactRegressor().fit(X, NUMBERS)
+    model = ExactRegressor(noise=0.1, intercept=False).fit(X, NUMBERS)
     with pytest.raises(TypeError, match="X must hold numbers, got dates"):
         model.predict(np.column_stack([DAYS, DAYS]))
     online = OnlineRegressor(noise=0.1).fit(X, NUMBERS)
     with pytest.raises(TypeError, match="X must hold numbers, got time differences"):
         online.partial_fit(np.column_stack([HOURS, HOURS]), NUMBERS)
     with pytest.raises(TypeError, match="basis must hold numbers, got dates"):
-        NystromRegressor(basis=np.column_stack([DAYS, DAYS])).fit(X, NUMBERS)
+        NystromRegressor(basis=np.column_stack([DAYS, DAYS]), noise=0.1, intercept=False).fit(X, NUMBERS)
 
 
 def test_columns_of_one_name_are_all_looked_at():
@@ -129,12 +129,12 @@ def test_masked_arrays_are_refused_by_name(mask):
     masked = np.ma.MaskedArray(NUMBERS, mask)
     X = np.column_stack([NUMBERS, NUMBERS])
     with pytest.raises(TypeError, match=r"^X must be a plain array, got a masked array"):
-        ExactRegressor().fit(np.ma.MaskedArray(X, False), NUMBERS)
-    for classifier in (ExactRegressor(), ExactClassifier()):
+        ExactRegressor(noise=0.1, intercept=False).fit(np.ma.MaskedArray(X, False), NUMBERS)
+    for classifier in (ExactRegressor(noise=0.1, intercept=False), ExactClassifier(noise=0.1, intercept=False)):
         with pytest.raises(TypeError, match=r"^y must be a plain array, got a masked array"):
             classifier.fit(X, masked)
     with pytest.raises(TypeError, match=r"^sample_weight must be a plain array, got a masked array"):
-        ExactRegressor().fit(X, NUMBERS, sample_weight=masked)
+        ExactRegressor(noise=0.1, intercept=False).fit(X, NUMBERS, sample_weight=masked)
 
 
 def lazy(module, name):
@@ -160,8 +160,8 @@ def lazy(module, name):
 def test_data_that_would_be_loaded_are_refused_with_what_to_do(value, message):
     X = np.column_stack([NUMBERS, NUMBERS])
     with pytest.raises(TypeError, match="^X is " + message.format("X") + ".* or give a NumPy memory map"):
-        ExactRegressor().fit(value, NUMBERS)
-    for model in (ExactRegressor(), ExactClassifier()):
+        ExactRegressor(noise=0.1, intercept=False).fit(value, NUMBERS)
+    for model in (ExactRegressor(noise=0.1, intercept=False), ExactClassifier(noise=0.1, intercept=False)):
         with pytest.raises(TypeError, match="^y is " + message.format("y")):
             model.fit(X, value)
 
@@ -177,7 +177,7 @@ def test_data_that_would_be_loaded_are_refused_with_what_to_do(value, message):
 def test_complex_numbers_are_refused_by_name(column):
     where = "column 'when' of X" if isinstance(column, pd.Series) else "X"
     with pytest.raises(ValueError, match=f"Complex data not supported: {where} must hold real numbers"):
-        ExactRegressor().fit(table(column), NUMBERS)
+        ExactRegressor(noise=0.1, intercept=False).fit(table(column), NUMBERS)
     with pytest.raises(ValueError, match="Complex data not supported: y must hold real numbers"):
         check_targets(column, n_rows=N)
     with pytest.raises(ValueError, match="Complex data not supported: sample_weight must hold real numbers"):
@@ -187,13 +187,15 @@ def test_complex_numbers_are_refused_by_name(column):
 @pytest.mark.parametrize("column", [objects(10**400), [10**400] * N], ids=["objects", "list"])
 def test_integers_beyond_floats_are_refused_by_name(column):
     with pytest.raises(ValueError, match=r"^X must hold numbers: .*too large to convert to float"):
-        ExactRegressor().fit(table(column), NUMBERS)
+        ExactRegressor(noise=0.1, intercept=False).fit(table(column), NUMBERS)
     with pytest.raises(ValueError, match=r"^y must hold numbers: .*too large to convert to float"):
         check_targets(column, n_rows=N)
     with pytest.raises(ValueError, match=r"^sample_weight must hold numbers: .*too large to convert to float"):
         check_sample_weight(column, n_rows=N)
     with pytest.raises(ValueError, match="basis, given as an array, must hold numbers"):
-        NystromRegressor(basis=table(column)).fit(np.column_stack([NUMBERS, NUMBERS]), NUMBERS)
+        NystromRegressor(basis=table(column), noise=0.1, intercept=False).fit(
+            np.column_stack([NUMBERS, NUMBERS]), NUMBERS
+        )
 
 
 @pytest.mark.parametrize("y", [3.0, np.float64(3.0), np.array(3.0), "three"])
@@ -207,7 +209,7 @@ def test_a_scalar_is_no_column_of_targets(y):
 def test_ragged_tables_are_refused_by_name():
     ragged = [[1.0]] * (N - 1) + [[1.0, 2.0]]
     with pytest.raises(ValueError, match=r"^X must hold numbers: .*inhomogeneous"):
-        ExactRegressor().fit(ragged, NUMBERS)
+        ExactRegressor(noise=0.1, intercept=False).fit(ragged, NUMBERS)
     with pytest.raises(ValueError, match=r"^y must hold numbers: .*inhomogeneous"):
         check_targets(ragged, n_rows=N)
     with pytest.raises(ValueError, match=r"^y must hold class labels: .*inhomogeneous"):

@@ -100,12 +100,12 @@ def test_bad_points_are_refused(rows, bad, message):
 
 def test_points_may_be_sparse():
     X, y = np.eye(6), np.arange(6.0)
-    dense = NystromRegressor(basis=X[:3]).fit(X, y)
-    given = NystromRegressor(basis=sparse.csr_array(X[:3])).fit(X, y)
+    dense = NystromRegressor(basis=X[:3], noise=0.1, intercept=False).fit(X, y)
+    given = NystromRegressor(basis=sparse.csr_array(X[:3]), noise=0.1, intercept=False).fit(X, y)
     assert np.array_equal(given.predict(X), dense.predict(X))
 
 
 def test_points_of_a_model_cannot_be_changed():
-    model = NystromRegressor(n_basis=3, random_state=0).fit(np.eye(6), np.arange(6.0))
+    model = NystromRegressor(n_basis=3, random_state=0, noise=0.1, intercept=False).fit(np.eye(6), np.arange(6.0))
     with pytest.raises(ValueError, match="read-only"):
         model.basis_[0] = 1.0

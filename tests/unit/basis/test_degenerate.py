@@ -45,7 +45,9 @@ def test_smooth_kernels_need_few_points(strategy, d, length_scale):
         assert basis.note.startswith(f"{number} of 100 points")
     if basis.residual_trace is not None:
         assert 0 <= basis.residual_trace < (1e-10 if number < 100 else 1.0)
-    model = NystromRegressor(Gaussian(length_scale), basis=strategy, n_basis=100, random_state=0)
+    model = NystromRegressor(
+        Gaussian(length_scale), basis=strategy, n_basis=100, random_state=0, noise=0.1, intercept=False
+    )
     assert np.all(np.isfinite(model.fit(rows, np.sin(2 * rows[:, 0])).predict(rows)))
 
 
@@ -64,7 +66,9 @@ NONE = ["forward_selection", "sparse_greedy", "supervised_cholesky", "leverage",
 @pytest.mark.parametrize("name", ["forward_selection", "sparse_greedy"])
 def test_targets_of_zero_leave_one_point(name):
     rows = np.random.default_rng(0).normal(size=(30, 2))
-    model = NystromRegressor(Gaussian(1.0), basis=name, n_basis=10, random_state=0).fit(rows, np.zeros(30))
+    model = NystromRegressor(Gaussian(1.0), basis=name, n_basis=10, random_state=0, noise=0.1, intercept=False).fit(
+        rows, np.zeros(30)
+    )
     assert model.rank_ == 1
     assert model.basis_note_.startswith("0 of 10 points: no other row gains anything. The first row stands for all.")
     np.testing.assert_array_equal(model.predict(rows), 0.0)
@@ -74,7 +78,9 @@ def test_targets_of_zero_leave_one_point(name):
 def test_a_kernel_of_zeros_leaves_one_point(name):
     rows = np.zeros((30, 2))
     weights = np.where(np.arange(30) == 0, 0.0, 1.0)
-    model = NystromRegressor(Linear(), basis=name, n_basis=10, random_state=0).fit(rows, np.arange(30.0), weights)
+    model = NystromRegressor(Linear(), basis=name, n_basis=10, random_state=0, noise=0.1, intercept=False).fit(
+        rows, np.arange(30.0), weights
+    )
     assert model.rank_ == 1
     np.testing.assert_array_equal(model.basis_index_, [1])
     np.testing.assert_array_equal(model.predict(rows), 0.0)
@@ -93,7 +99,9 @@ def test_rare_rows_are_found_among_many_duplicates(strategy, seed):
 def test_forward_selection_goes_on_as_long_as_functions_help():
     rows = np.linspace(0, 6, 1000)[:, np.newaxis]
     targets = np.sin(3 * rows[:, 0]) + 0.3 * np.cos(5 * rows[:, 0])
-    model = NystromRegressor(Gaussian(1.0), basis="forward_selection", noise=1e-10, n_basis=60, random_state=0)
+    model = NystromRegressor(
+        Gaussian(1.0), basis="forward_selection", noise=1e-10, n_basis=60, random_state=0, intercept=False
+    )
     assert np.sqrt(np.mean((model.fit(rows, targets).predict(rows) - targets) ** 2)) < 1e-3
 
 
@@ -165,7 +173,9 @@ def test_leverage_of_nearly_diagonal_matrices():
     for seed in range(90, 100):
         rng = np.random.default_rng(seed)
         rows = rng.normal(size=(300, 5)) * 10 ** rng.uniform(-1, 2)
-        model = NystromRegressor(Matern(0.17, 2.5), basis="leverage", n_basis=40, random_state=0)
+        model = NystromRegressor(
+            Matern(0.17, 2.5), basis="leverage", n_basis=40, random_state=0, noise=0.1, intercept=False
+        )
         assert model.fit(rows, rows[:, 0]).rank_ == 40
 
 
@@ -174,13 +184,19 @@ def test_leverage_of_nearly_diagonal_matrices():
 
 def test_what_a_strategy_knows_reaches_the_estimator():
     rows = np.random.default_rng(0).normal(size=(200, 1))
-    model = NystromRegressor(Gaussian(1.0), basis=PivotedCholesky(), n_basis=8, random_state=0)
+    model = NystromRegressor(
+        Gaussian(1.0), basis=PivotedCholesky(), n_basis=8, random_state=0, noise=0.1, intercept=False
+    )
     chosen = PivotedCholesky().select(rows, rows, Gaussian(1.0), 8, random_state=0)
     assert model.fit(rows, rows[:, 0]).basis_residual_trace_ == pytest.approx(chosen.residual_trace)
     assert model.basis_note_ == ""
-    few = NystromRegressor(Gaussian(1.0), basis="pivoted_cholesky", n_basis=150, random_state=0).fit(rows, rows[:, 0])
+    few = NystromRegressor(
+        Gaussian(1.0), basis="pivoted_cholesky", n_basis=150, random_state=0, noise=0.1, intercept=False
+    ).fit(rows, rows[:, 0])
     assert few.basis_note_.startswith(f"{len(few.basis_)} of 150 points: they span all rows to rounding.")
-    plain = NystromRegressor(Gaussian(1.0), n_basis=150, random_state=0).fit(rows, rows[:, 0])
+    plain = NystromRegressor(Gaussian(1.0), n_basis=150, random_state=0, noise=0.1, intercept=False).fit(
+        rows, rows[:, 0]
+    )
     assert plain.basis_note_ == f"{plain.rank_} of 150 points are used: they span the others to rounding."
     pseudo = PseudoInputRegressor(Gaussian(1.0), n_basis=300, random_state=0).fit(rows, np.sin(rows[:, 0]))
     assert pseudo.basis_note_.startswith("200 of 300 points: there are no more rows.")

@@ -279,8 +279,8 @@ def test_kernels_are_as_simple_as_can_be(rows):
 @pytest.mark.parametrize(
     "model",
     [
-        ExactRegressor(intercept=True),
-        NystromRegressor(n_basis=20, random_state=0),
+        ExactRegressor(intercept=True, noise=0.1),
+        NystromRegressor(n_basis=20, random_state=0, noise=0.1, intercept=False),
         CommitteeRegressor(n_basis=20, random_state=0),
         ReducedRankRegressor(n_basis=20, random_state=0),
         OnlineRegressor(max_basis=30),

@@ -90,7 +90,7 @@ def test_a_scaler_is_an_affine_map(scaler, rows, queries):
         SVR(kernel="linear"),
         KernelRidge(kernel="rbf"),
         GaussianProcessRegressor(2.0 * gp.RBF() * gp.Matern([1.0, 2.0, 3.0]) + 1.0, alpha=0.1, optimizer=None),
-        ExactRegressor("matern"),
+        ExactRegressor("matern", noise=0.1, intercept=False),
     ],
     ids=str,
 )
@@ -131,7 +131,7 @@ def test_a_folded_scaler_undoes_any_units(scale, shift):
 
 
 def test_error_bars_of_our_own_models_are_folded_too(rows, queries):
-    pipeline = make_pipeline(StandardScaler(), ExactRegressor()).fit(rows, values_of(rows))
+    pipeline = make_pipeline(StandardScaler(), ExactRegressor(noise=0.1, intercept=False)).fit(rows, values_of(rows))
     _, std = pipeline.predict(queries, return_std=True)
     np.testing.assert_allclose(np.sqrt(as_expansion(pipeline).variances(queries)), std, rtol=1e-8)
 

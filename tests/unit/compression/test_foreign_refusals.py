@@ -91,7 +91,15 @@ def test_processes_on_other_things_than_rows_are_refused():
 
 
 @pytest.mark.parametrize(
-    "model", [SVC(), SVR(), OneClassSVM(), KernelRidge(), GaussianProcessRegressor(), NystromRegressor()]
+    "model",
+    [
+        SVC(),
+        SVR(),
+        OneClassSVM(),
+        KernelRidge(),
+        GaussianProcessRegressor(),
+        NystromRegressor(noise=0.1, intercept=False),
+    ],
 )
 def test_models_that_are_not_fitted_are_refused(model):
     with pytest.raises(NotFittedError):

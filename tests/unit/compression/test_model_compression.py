@@ -50,8 +50,8 @@ REGRESSORS = [
     make_pipeline(StandardScaler(), features(), Ridge()),
     make_pipeline(PowerTransformer(), features(), StandardScaler(), LinearRegression()),
     make_pipeline(PCA(2), KernelRidge(kernel="rbf", alpha=0.1)),
-    ExactRegressor(),
-    NystromRegressor(n_basis=60, random_state=0),
+    ExactRegressor(noise=0.1, intercept=False),
+    NystromRegressor(n_basis=60, random_state=0, noise=0.1, intercept=False),
     CommitteeRegressor(n_basis=60, random_state=0),
     ReducedRankRegressor(n_basis=60, random_state=0),
     OnlineRegressor(max_basis=60),
@@ -67,8 +67,8 @@ CLASSIFIERS = [
     make_pipeline(features(), LogisticRegression(C=10.0)),
     make_pipeline(StandardScaler(), features(), LinearSVC(C=10.0)),
     make_pipeline(StandardScaler(), features(), RidgeClassifier(alpha=0.1)),
-    ExactClassifier(),
-    NystromClassifier(n_basis=60, random_state=0),
+    ExactClassifier(noise=0.1, intercept=False),
+    NystromClassifier(n_basis=60, random_state=0, noise=0.1, intercept=False),
     OnlineClassifier(max_basis=60),
 ]
 OUTLIER_DETECTORS = [
@@ -151,7 +151,7 @@ def test_few_vectors_decide_alike(model, rows, queries):
     assert np.mean(small.predict(queries) == model.predict(queries)) > 0.93
 
 
-@pytest.mark.parametrize(("model", "n_outputs"), [(SVC(), 6), (ExactClassifier(), 4)])
+@pytest.mark.parametrize(("model", "n_outputs"), [(SVC(), 6), (ExactClassifier(noise=0.1, intercept=False), 4)])
 def test_all_outputs_share_the_vectors(model, n_outputs, rows, queries):
     small = compress(model.fit(rows, labels_of(rows, 4)), 15, random_state=0)
     assert small.expansion_.coefficients.shape == (15, n_outputs)

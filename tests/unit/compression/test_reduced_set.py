@@ -25,7 +25,7 @@ def expansion():
 
 @pytest.fixture(scope="module")
 def single():
-    return ExactRegressor(Gaussian(1.0), noise=1e-2).fit(X, Y[:, 0]).expansion_
+    return ExactRegressor(Gaussian(1.0), noise=1e-2, intercept=False).fit(X, Y[:, 0]).expansion_
 
 
 # ------------------------------------------------------------------------------------------------ guarantees
@@ -118,7 +118,7 @@ def test_outputs_that_are_constant_have_no_units():
 
 
 def test_a_smooth_function_is_not_given_vectors_that_say_nothing():
-    smooth = ExactRegressor(Gaussian(30.0), noise=1e-6).fit(X, Y).expansion_
+    smooth = ExactRegressor(Gaussian(30.0), noise=1e-6, intercept=False).fit(X, Y).expansion_
     small = reduce_expansion(smooth, 100, random_state=0, max_iter=20)
     assert len(small.expansion.points) < 60
     assert relative_difference(smooth.evaluate(X), small.expansion.evaluate(X)) < 1e-3
@@ -142,7 +142,7 @@ def test_one_point_float32_and_arrays_that_cannot_be_written(single):
     ids=str,
 )  # fmt: skip
 def test_any_kernel_with_gradients(kernel):
-    big = ExactRegressor(kernel, noise=0.1).fit(X, Y[:, 0]).expansion_
+    big = ExactRegressor(kernel, noise=0.1, intercept=False).fit(X, Y[:, 0]).expansion_
     small = reduce_expansion(big, 20, random_state=0, max_iter=100)
     built = reduce_expansion(big, 20, refine=False, random_state=0)
     assert relative_difference(big.evaluate(X), small.expansion.evaluate(X)) < 0.1
@@ -152,7 +152,7 @@ def test_any_kernel_with_gradients(kernel):
 @pytest.mark.parametrize(("kernel", "rank"), [(Linear(), 2), (Polynomial(3, scale=0.5), 10)], ids=str)
 @pytest.mark.parametrize("metric", ["feature", "data"])
 def test_a_kernel_of_low_rank_needs_no_more_vectors_than_its_rank(kernel, rank, metric):
-    big = ExactRegressor(kernel, noise=0.1).fit(X, Y).expansion_
+    big = ExactRegressor(kernel, noise=0.1, intercept=False).fit(X, Y).expansion_
     small = reduce_expansion(big, 20, metric=metric, random_state=0)
     assert len(small.expansion.points) <= rank
     assert relative_difference(big.evaluate(X), small.expansion.evaluate(X)) < 1e-5

@@ -9,11 +9,13 @@ from mercer import NystromClassifier
 def read(labels, *, model=None, classes=None, first=True):
     """The table of rows with these labels, which come first or later."""
     rows = np.arange(float(len(labels) if labels is not None else 2))[:, np.newaxis]
-    return (model or NystromClassifier())._read(rows, labels, None, first=first, classes=classes)
+    return (model or NystromClassifier(noise=0.1, intercept=False))._read(
+        rows, labels, None, first=first, classes=classes
+    )
 
 
 def test_the_first_labels_tell_the_classes():
-    model = NystromClassifier()
+    model = NystromClassifier(noise=0.1, intercept=False)
     table = read(["b", "a", "b"], model=model)
     assert table.labels.tolist() == [1, 0, 1]
     np.testing.assert_array_equal(table.targets, [[1.0], [-1.0], [1.0]])
@@ -23,7 +25,7 @@ def test_the_first_labels_tell_the_classes():
 
 
 def test_classes_may_be_given():
-    model = NystromClassifier()
+    model = NystromClassifier(noise=0.1, intercept=False)
     assert read([1, 1], model=model, classes=[0, 1, 2]).labels.tolist() == [1, 1]
     assert model.classes_.tolist() == [0, 1, 2]
     assert read([2, 2], model=model, classes=[2, 1, 0], first=False).labels.tolist() == [2, 2]
@@ -50,4 +52,4 @@ def test_one_class_is_refused():
 )
 def test_what_is_no_label_is_refused(labels, message):
     with pytest.raises(ValueError, match=message):
-        NystromClassifier()._read(np.zeros((2, 1)), labels, None, first=True)
+        NystromClassifier(noise=0.1, intercept=False)._read(np.zeros((2, 1)), labels, None, first=True)

@@ -110,7 +110,7 @@ def test_rows_next_to_basis_points_keep_their_correlation_with_others(distance, 
     rows = np.vstack([basis + distance, rng.uniform(-10, 10, size=(80, 1))])
     targets = rng.normal(size=len(rows))
     model = CommitteeRegressor(Gaussian(), basis=basis, noise=noise).fit(rows, targets)
-    exact = ExactRegressor(Gaussian(), noise=noise).fit(rows, targets)
+    exact = ExactRegressor(Gaussian(), noise=noise, intercept=False).fit(rows, targets)
     assert_close(model.predict(basis), exact.predict(basis))
     assert_close(model.predict(basis, return_cov=True)[1], exact.predict(basis, return_cov=True)[1])
 
@@ -130,7 +130,7 @@ def test_a_positive_definite_kernel_is_not_refused_on_an_ill_conditioned_basis()
     ]
     basis, rows = np.array(basis)[:, np.newaxis], np.linspace(-2.4, 2.4, 49)[:, np.newaxis]
     kernel, targets = Gaussian() + Linear(0.5), np.sin(2 * rows[:, 0])
-    exact = ExactRegressor(kernel, noise=0.01).fit(rows, targets)
+    exact = ExactRegressor(kernel, noise=0.01, intercept=False).fit(rows, targets)
     for moved in np.linspace(0.0, 1e-8, 20):  # which way it rounds is chance
         for blocks in ({"block_size": 1}, {"block_size": 49}):
             model = CommitteeRegressor(kernel, basis=basis + moved, noise=0.01, **blocks).fit(rows, targets)
@@ -352,7 +352,10 @@ def test_a_first_partial_fit_that_fails_leaves_nothing(data):
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        (NystromRegressor(Gaussian(0.8), n_basis=5), "cannot merge a NystromRegressor into a CommitteeRegressor"),
+        (
+            NystromRegressor(Gaussian(0.8), n_basis=5, noise=0.1, intercept=False),
+            "cannot merge a NystromRegressor into a CommitteeRegressor",
+        ),
         (CommitteeRegressor(Gaussian(0.8), n_basis=5), "different bases: fit the second with basis=first.basis_"),
         (CommitteeRegressor(Gaussian(0.9), basis=np.eye(2)), "different kernels, .*kernel=first.kernel_"),
         (CommitteeRegressor(Gaussian(0.8), basis=np.eye(2)), "different numbers of outputs, 1 and 2"),

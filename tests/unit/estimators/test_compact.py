@@ -97,7 +97,7 @@ def test_weights_and_several_outputs(data, solver, intercept, noise):
 @pytest.mark.parametrize("preconditioner", PRECONDITIONERS)
 def test_preconditioners_do_not_change_the_model(data, preconditioner):
     rows, targets, new, weights = data
-    reference = ExactRegressor(KERNELS[0], intercept=True).fit(rows, targets, weights)
+    reference = ExactRegressor(KERNELS[0], intercept=True, noise=0.1).fit(rows, targets, weights)
     model = CompactRegressor(KERNELS[0], **CG, preconditioner=preconditioner).fit(rows, targets, weights)
     assert_same_moments(model, reference, new)
 
@@ -125,7 +125,7 @@ def test_rows_in_float32(data, solver):
     rows, targets, new, _ = data
     rows, new = rows.astype(np.float32), new.astype(np.float32)
     model = CompactRegressor(KERNELS[0], **solver).fit(rows, targets)
-    reference = ExactRegressor(KERNELS[0], intercept=True).fit(rows.astype(float), targets)
+    reference = ExactRegressor(KERNELS[0], intercept=True, noise=0.1).fit(rows.astype(float), targets)
     mean, std = model.predict(new, return_std=True)
     expected_mean, expected_std = reference.predict(new.astype(float), return_std=True)
     assert mean.dtype == np.float32

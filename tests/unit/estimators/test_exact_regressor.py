@@ -73,7 +73,7 @@ def dense_model(rows, targets, new, *, noise, weights=None, intercept=False):
 def test_mean_std_and_covariance_equal_scikit_learns_gaussian_process(data, nu, scale, noise):
     rows, targets, new, _ = data
     ours, theirs = kernel_pair(nu, scale)
-    model = ExactRegressor(ours, noise=noise).fit(rows, targets)
+    model = ExactRegressor(ours, noise=noise, intercept=False).fit(rows, targets)
     reference = GaussianProcessRegressor(theirs, alpha=noise, optimizer=None).fit(rows, targets)
     mean, std = model.predict(new, return_std=True)
     _, covariance = model.predict(new, return_cov=True)
@@ -92,7 +92,7 @@ def test_mean_equals_scikit_learns_kernel_ridge(data, nu, scale, noise, weighted
     rows, targets, new, weights = data
     ours, theirs = kernel_pair(nu, scale)
     weights = weights if weighted else None
-    model = ExactRegressor(ours, noise=noise).fit(rows, targets, sample_weight=weights)
+    model = ExactRegressor(ours, noise=noise, intercept=False).fit(rows, targets, sample_weight=weights)
     reference = KernelRidge(alpha=noise, kernel="precomputed").fit(theirs(rows), targets, sample_weight=weights)
     assert_close(model.predict(new), reference.predict(theirs(new, rows)))
 
@@ -100,7 +100,9 @@ def test_mean_equals_scikit_learns_kernel_ridge(data, nu, scale, noise, weighted
 def test_weights_are_a_noise_per_row_of_scikit_learns_gaussian_process(data):
     rows, targets, new, weights = data
     ours, theirs = kernel_pair(np.inf, 0.7)
-    mean, std = ExactRegressor(ours, noise=0.1).fit(rows, targets, weights).predict(new, return_std=True)
+    mean, std = (
+        ExactRegressor(ours, noise=0.1, intercept=False).fit(rows, targets, weights).predict(new, return_std=True)
+    )
     reference = GaussianProcessRegressor(theirs, alpha=0.1 / weights, optimizer=None).fit(rows, targets)
     expected_mean, expected_std = reference.predict(new, return_std=True)
     assert_close(mean, expected_mean)
@@ -153,7 +155,7 @@ def test_an_intercept_is_a_constant_with_a_flat_prior(data):
 def test_several_outputs_are_columns(data, intercept):
     rows, targets, new, weights = data
     both = np.column_stack([targets, -2 * targets**2])
-    model = ExactRegressor(Gaussian(0.7, AMPLITUDE), intercept=intercept).fit(rows, both, weights)
+    model = ExactRegressor(Gaussian(0.7, AMPLITUDE), intercept=intercept, noise=0.1).fit(rows, both, weights)
     mean, covariance = dense_model(rows, both, new, noise=0.1, weights=weights, intercept=intercept)
     assert_close(model.predict(new), mean)
     assert_close(model.predict(new, return_std=True)[1], np.sqrt(np.diag(covariance)))
@@ -163,7 +165,7 @@ def test_several_outputs_are_columns(data, intercept):
 
 def test_one_column_stays_a_column(data):
     rows, targets, new, _ = data
-    assert ExactRegressor().fit(rows, targets[:, np.newaxis]).predict(new).shape == (20, 1)
+    assert ExactRegressor(noise=0.1, intercept=False).fit(rows, targets[:, np.newaxis]).predict(new).shape == (20, 1)
 
 
 # ----------------------------------------------------------------------------------------- leave-one-out
@@ -175,7 +177,7 @@ def test_leave_one_out_equals_explicit_refits(data, intercept, weighted):
     rows, targets, _, weights = data
     rows, both, weights = rows[:20], np.column_stack([targets, targets**2])[:20], weights[:20]
     kept_weights = weights if weighted else None
-    model = ExactRegressor(Gaussian(0.7, AMPLITUDE), intercept=intercept)
+    model = ExactRegressor(Gaussian(0.7, AMPLITUDE), intercept=intercept, noise=0.1)
     residuals = model.fit(rows, both, kept_weights).loo_residuals()
     for i in range(20):
         kept = np.delete(np.arange(20), i)
@@ -190,7 +192,7 @@ def test_leave_one_out_of_rows_without_weight_is_unknown(data):
     rows, targets, _, weights = data
     weights = weights.copy()
     weights[3] = 0.0
-    residuals = ExactRegressor().fit(rows, targets, weights).loo_residuals()
+    residuals = ExactRegressor(noise=0.1, intercept=False).fit(rows, targets, weights).loo_residuals()
     assert np.flatnonzero(np.isnan(residuals)).tolist() == [3]
 
 
@@ -215,23 +217,26 @@ def test_precomputed_matrix_equals_kernel(data, intercept, weighted, solver):
 def test_precomputed_object_means_the_same_as_the_name(data):
     rows, targets, new, _ = data
     kernel = Gaussian(0.7)
-    by_name = ExactRegressor("precomputed").fit(kernel(rows), targets).predict(kernel(new, rows))
+    by_name = (
+        ExactRegressor("precomputed", noise=0.1, intercept=False).fit(kernel(rows), targets).predict(kernel(new, rows))
+    )
     np.testing.assert_array_equal(
-        ExactRegressor(Precomputed()).fit(kernel(rows), targets).predict(kernel(new, rows)), by_name
+        ExactRegressor(Precomputed(), noise=0.1, intercept=False).fit(kernel(rows), targets).predict(kernel(new, rows)),
+        by_name,
     )
 
 
 def test_precomputed_needs_a_square_matrix(data):
     rows, targets, _, _ = data
     with pytest.raises(ValueError, match=r"precomputed.*square"):
-        ExactRegressor("precomputed").fit(rows, targets)
+        ExactRegressor("precomputed", noise=0.1, intercept=False).fit(rows, targets)
 
 
 def test_precomputed_has_no_std_of_new_rows(data):
     rows, targets, _, _ = data
     matrix = Gaussian(0.7)(rows)
     with pytest.raises(ValueError, match="precomputed"):
-        ExactRegressor("precomputed").fit(matrix, targets).predict(matrix, return_std=True)
+        ExactRegressor("precomputed", noise=0.1, intercept=False).fit(matrix, targets).predict(matrix, return_std=True)
 
 
 # ----------------------------------------------------------------------------------- conjugate gradients
@@ -244,8 +249,8 @@ def test_conjugate_gradients_equal_cholesky(data, intercept, weighted):
     both = np.column_stack([targets, targets**2])
     weights = weights if weighted else None
     kernel = Matern(0.7, nu=0.5)
-    direct = ExactRegressor(kernel, intercept=intercept).fit(rows, both, weights)
-    iterative = ExactRegressor(kernel, intercept=intercept, solver="cg", tol=1e-12).fit(rows, both, weights)
+    direct = ExactRegressor(kernel, intercept=intercept, noise=0.1).fit(rows, both, weights)
+    iterative = ExactRegressor(kernel, intercept=intercept, solver="cg", tol=1e-12, noise=0.1).fit(rows, both, weights)
     assert_close(iterative.predict(new), direct.predict(new))
     assert_close(iterative.coefficients_, direct.coefficients_)
 
@@ -260,7 +265,9 @@ def hard():
 
 def test_conjugate_gradients_stop_by_the_relative_residual(hard):
     rows, targets = hard
-    model = ExactRegressor(Matern(1.0, nu=0.5), noise=1e-3, solver="cg", tol=1e-4, random_state=0).fit(rows, targets)
+    model = ExactRegressor(Matern(1.0, nu=0.5), noise=1e-3, solver="cg", tol=1e-4, random_state=0, intercept=False).fit(
+        rows, targets
+    )
     system = Matern(1.0, nu=0.5)(rows) + 1e-3 * np.eye(600)
     residual = np.linalg.norm(targets - system @ model.coefficients_) / np.linalg.norm(targets)
     assert residual <= 1e-4
@@ -270,7 +277,9 @@ def test_conjugate_gradients_stop_by_the_relative_residual(hard):
 
 def test_conjugate_gradients_warn_when_they_did_not_converge(hard):
     rows, targets = hard
-    model = ExactRegressor(Matern(1.0, nu=0.5), noise=1e-6, solver="cg", tol=1e-10, max_iter=3, random_state=0)
+    model = ExactRegressor(
+        Matern(1.0, nu=0.5), noise=1e-6, solver="cg", tol=1e-10, max_iter=3, random_state=0, intercept=False
+    )
     with pytest.warns(ConvergenceWarning, match="stopped after 3 iterations.*above tol=1.0e-10.*max_iter"):
         model.fit(rows, targets)
     assert model.n_iter_ == 3
@@ -280,7 +289,7 @@ def test_conjugate_gradients_warn_when_they_did_not_converge(hard):
 @pytest.mark.parametrize("what", ["return_std", "return_cov"])
 def test_conjugate_gradients_refuse_error_bars(data, what):
     rows, targets, new, _ = data
-    model = ExactRegressor(solver="cg").fit(rows, targets)
+    model = ExactRegressor(solver="cg", noise=0.1, intercept=False).fit(rows, targets)
     with pytest.raises(ValueError, match=f"{what}.*solver='cholesky'"):
         model.predict(new, **{what: True})
 
@@ -288,18 +297,18 @@ def test_conjugate_gradients_refuse_error_bars(data, what):
 def test_conjugate_gradients_refuse_leave_one_out(data):
     rows, targets, _, _ = data
     with pytest.raises(ValueError, match=r"loo_residuals.*solver='cholesky'"):
-        ExactRegressor(solver="cg").fit(rows, targets).loo_residuals()
+        ExactRegressor(solver="cg", noise=0.1, intercept=False).fit(rows, targets).loo_residuals()
 
 
 def test_conjugate_gradients_need_noise(data):
     rows, targets, _, _ = data
     with pytest.raises(ValueError, match="noise must be above zero with solver='cg'"):
-        ExactRegressor(solver="cg", noise=0.0).fit(rows, targets)
+        ExactRegressor(solver="cg", noise=0.0, intercept=False).fit(rows, targets)
 
 
 def test_verbose_conjugate_gradients_say_how_far_they_are(data, capsys):
     rows, targets, _, _ = data
-    ExactRegressor(solver="cg", verbose=1).fit(rows, targets)
+    ExactRegressor(solver="cg", verbose=1, noise=0.1, intercept=False).fit(rows, targets)
     assert "conjugate gradients: iteration 0" in capsys.readouterr().err
 
 
@@ -308,7 +317,7 @@ def test_verbose_conjugate_gradients_say_how_far_they_are(data, capsys):
 
 def test_without_noise_it_interpolates(data):
     rows, targets, _, _ = data
-    model = ExactRegressor(Matern(0.7, nu=0.5), noise=0.0).fit(rows, targets)
+    model = ExactRegressor(Matern(0.7, nu=0.5), noise=0.0, intercept=False).fit(rows, targets)
     mean, std = model.predict(rows, return_std=True)
     assert_close(mean, targets)
     # A variance of zero is found up to eps times the condition number (1e3): its root up to 1e-6.
@@ -320,7 +329,7 @@ def test_duplicate_rows_without_noise_are_reported_and_averaged(data):
     rows, targets, _, _ = data
     rows, targets = np.vstack([rows, rows[:1]]), np.append(targets, targets[0] + 2.0)
     with pytest.warns(JitterWarning, match="larger noise"):
-        model = ExactRegressor(Matern(0.7, nu=0.5), noise=0.0).fit(rows, targets)
+        model = ExactRegressor(Matern(0.7, nu=0.5), noise=0.0, intercept=False).fit(rows, targets)
     assert model.jitter_ > 0
     # The jitter treats both alike, and is at most 1e-6 of the diagonal.
     assert model.predict(rows[:1])[0] == pytest.approx(targets[0] + 1.0, rel=1e-4)
@@ -332,8 +341,8 @@ def test_a_row_of_vanishing_weight_has_no_say(data, intercept, weight):
     rows, targets, new, _ = data
     weights = np.ones(50)
     weights[0] = weight
-    model = ExactRegressor(Gaussian(0.7), intercept=intercept).fit(rows, targets, weights)
-    without = ExactRegressor(Gaussian(0.7), intercept=intercept).fit(rows[1:], targets[1:])
+    model = ExactRegressor(Gaussian(0.7), intercept=intercept, noise=0.1).fit(rows, targets, weights)
+    without = ExactRegressor(Gaussian(0.7), intercept=intercept, noise=0.1).fit(rows[1:], targets[1:])
     mean, std = model.predict(new, return_std=True)
     expected_mean, expected_std = without.predict(new, return_std=True)
     # Its say is of the order weight/noise.
@@ -346,8 +355,12 @@ def test_float32_rows_give_float32_means_of_the_float64_model(data):
     rows, targets, new, _ = data
     single, new = rows.astype(np.float32), new.astype(np.float32)
     kernel = Gaussian(0.7)
-    mean = ExactRegressor(kernel).fit(single, targets).predict(new)
-    expected = ExactRegressor(kernel).fit(single.astype(np.float64), targets).predict(new.astype(np.float64))
+    mean = ExactRegressor(kernel, noise=0.1, intercept=False).fit(single, targets).predict(new)
+    expected = (
+        ExactRegressor(kernel, noise=0.1, intercept=False)
+        .fit(single.astype(np.float64), targets)
+        .predict(new.astype(np.float64))
+    )
     assert mean.dtype == np.float32
     # float32 is used only where its rounding stays below 1e-4 of the function's size.
     assert_close(mean, expected, 1e-4)
@@ -373,7 +386,7 @@ def test_a_row_of_tiny_weight_has_no_say_and_causes_no_jitter():
     rows = rng.uniform(-2, 2, size=(100, 2))
     targets, weights = np.sin(2 * rows[:, 0]), np.ones(100)
     weights[:3] = 1e-14
-    model = ExactRegressor(Matern(1.0), noise=0.01).fit(rows, targets, weights)
-    without = ExactRegressor(Matern(1.0), noise=0.01).fit(rows[3:], targets[3:])
+    model = ExactRegressor(Matern(1.0), noise=0.01, intercept=False).fit(rows, targets, weights)
+    without = ExactRegressor(Matern(1.0), noise=0.01, intercept=False).fit(rows[3:], targets[3:])
     assert model.jitter_ == 0.0
     np.testing.assert_allclose(model.predict(rows), without.predict(rows), rtol=0, atol=1e-10)

@@ -32,15 +32,15 @@ def test_three_classes_are_three_regressions(iris, intercept):
 @pytest.mark.parametrize("intercept", [False, True])
 def test_all_rows_as_basis_give_the_exact_classifier(iris, intercept):
     rows, labels = iris
-    model = NystromClassifier(Gaussian(), n_basis=150, intercept=intercept).fit(rows, labels)
-    assert_same_decisions(model, ExactClassifier(Gaussian(), intercept=intercept).fit(rows, labels), rows)
+    model = NystromClassifier(Gaussian(), n_basis=150, intercept=intercept, noise=0.1).fit(rows, labels)
+    assert_same_decisions(model, ExactClassifier(Gaussian(), intercept=intercept, noise=0.1).fit(rows, labels), rows)
 
 
 def test_two_classes_have_one_decision_positive_for_the_second(iris):
     rows, labels = iris
     kept = labels > 0
     names = np.where(labels[kept] == 1, "one", "two")
-    model = NystromClassifier(n_basis=30, random_state=0).fit(rows[kept], names)
+    model = NystromClassifier(n_basis=30, random_state=0, noise=0.1, intercept=False).fit(rows[kept], names)
     decisions = model.decision_function(rows[kept])
     assert decisions.shape == (100,)
     np.testing.assert_array_equal(model.predict(rows[kept]), np.where(decisions > 0, "two", "one"))
@@ -68,13 +68,13 @@ def test_classes_named_first_may_come_later(iris):
 
 def test_classes_are_those_of_the_first_labels_if_not_named(iris):
     rows, labels = iris
-    model = NystromClassifier(n_basis=20, random_state=0).partial_fit(rows, labels)
+    model = NystromClassifier(n_basis=20, random_state=0, noise=0.1, intercept=False).partial_fit(rows, labels)
     assert model.classes_.tolist() == [0, 1, 2]
 
 
 def test_classes_must_not_change(iris):
     rows, labels = iris
-    model = NystromClassifier(n_basis=20).partial_fit(rows, labels, classes=[0, 1, 2])
+    model = NystromClassifier(n_basis=20, noise=0.1, intercept=False).partial_fit(rows, labels, classes=[0, 1, 2])
     with pytest.raises(ValueError, match=r"classes=.* differ from those of the first call, \[0, 1, 2\]"):
         model.partial_fit(rows, labels, classes=[0, 1, 2, 3])
 
@@ -105,7 +105,7 @@ def test_weights_are_those_of_the_regression(iris):
 
 def test_gcv_chooses_one_noise_for_all_classes(iris):
     rows, labels = iris
-    model = NystromClassifier(Gaussian(), basis=rows[:30], noise="gcv").fit(rows, labels)
+    model = NystromClassifier(Gaussian(), basis=rows[:30], noise="gcv", intercept=False).fit(rows, labels)
     path = model.noise_path(model.noise_ * np.array([0.5, 1.0, 2.0]))
     assert path.gcv[1] < min(path.gcv[0], path.gcv[2])
     assert path.coefficients.shape == (3, 30, 3)

@@ -30,9 +30,13 @@ def test_noise_path_does_not_inherit_the_rounding_that_the_fitted_noise_allowed(
     rng = np.random.default_rng(0)
     basis, rows = rng.uniform(-2, 2, size=(60, 2)), rng.uniform(-2, 2, size=(2000, 2))
     targets = np.sin(2 * rows[:, 0]) + 0.1 * rng.normal(size=2000)
-    path = NystromRegressor(Gaussian(), basis=basis, noise=1000.0).fit(rows, targets).noise_path([1e-2, 1e-6])
+    path = (
+        NystromRegressor(Gaussian(), basis=basis, noise=1000.0, intercept=False)
+        .fit(rows, targets)
+        .noise_path([1e-2, 1e-6])
+    )
     for noise, coefficients in zip(path.noises, path.coefficients, strict=True):
-        single = NystromRegressor(Gaussian(), basis=basis, noise=noise).fit(rows, targets)
+        single = NystromRegressor(Gaussian(), basis=basis, noise=noise, intercept=False).fit(rows, targets)
         features = single.kernel_(rows, single.basis_)
         assert_close(features @ coefficients[:, 0], features @ single.coefficients_)
 
@@ -55,7 +59,7 @@ def test_gcv_equals_the_score_of_the_dense_smoother(data, basis, intercept, outp
     rows, targets, _, _ = data
     targets = np.column_stack([targets, targets**2])[:, :outputs]
     kernel, noises = Matern(1.0, nu=1.5), np.logspace(-4, 3, 8)
-    model = getattr(NystromRegressor(kernel, basis=basis, intercept=intercept), method)(rows, targets)
+    model = getattr(NystromRegressor(kernel, basis=basis, intercept=intercept, noise=0.1), method)(rows, targets)
     path = model.noise_path(noises)
     for noise, score, freedom in zip(noises, path.gcv, path.degrees_of_freedom, strict=True):
         expected_score, expected_freedom = smoother_gcv(kernel, basis, rows, targets, noise, intercept=intercept)
@@ -99,10 +103,12 @@ def test_gcv_does_not_depend_on_the_units_of_the_targets(data, basis, scale):
 
 def test_gcv_is_chosen_again_after_partial_fit(data, basis):
     rows, targets, _, _ = data
-    model = NystromRegressor(Gaussian(0.8), basis=basis, noise="gcv").partial_fit(rows[:50], targets[:50])
+    model = NystromRegressor(Gaussian(0.8), basis=basis, noise="gcv", intercept=False).partial_fit(
+        rows[:50], targets[:50]
+    )
     first = model.noise_
     model.partial_fit(rows[50:], targets[50:])
-    whole = NystromRegressor(Gaussian(0.8), basis=basis, noise="gcv").fit(rows, targets)
+    whole = NystromRegressor(Gaussian(0.8), basis=basis, noise="gcv", intercept=False).fit(rows, targets)
     assert model.noise_ != first
     assert model.noise_ == pytest.approx(whole.noise_, rel=1e-4)
 
@@ -111,4 +117,4 @@ def test_gcv_is_chosen_again_after_partial_fit(data, basis):
 def test_noise_path_refuses_what_is_no_noise(data, bad):
     rows, targets, _, _ = data
     with pytest.raises(ValueError, match="noises must be"):
-        NystromRegressor(n_basis=10).fit(rows, targets).noise_path(bad)
+        NystromRegressor(n_basis=10, noise=0.1, intercept=False).fit(rows, targets).noise_path(bad)

@@ -62,7 +62,7 @@ def test_mean_and_dtc_variance_equal_dense_algebra(data, basis, kernel, intercep
 def test_sor_variance_equals_dense_algebra_and_vanishes_far_away(data, basis, intercept):
     rows, targets, new, _ = data
     kernel = Gaussian(0.8, amplitude=2.0)
-    model = NystromRegressor(kernel, basis=basis, variance="sor", intercept=intercept).fit(rows, targets)
+    model = NystromRegressor(kernel, basis=basis, variance="sor", intercept=intercept, noise=0.1).fit(rows, targets)
     _, covariance = dense_model(kernel, basis, rows, targets, new, noise=0.1, intercept=intercept, prior=False)
     assert_close(model.predict(new, return_cov=True)[1], covariance)
     assert_close(model.predict(new, return_std=True)[1], np.sqrt(np.diag(covariance)))
@@ -72,14 +72,14 @@ def test_sor_variance_equals_dense_algebra_and_vanishes_far_away(data, basis, in
 
 def test_dtc_variance_grows_to_the_prior_far_away(data, basis):
     rows, targets, _, _ = data
-    model = NystromRegressor(Gaussian(0.8, amplitude=2.0), basis=basis).fit(rows, targets)
+    model = NystromRegressor(Gaussian(0.8, amplitude=2.0), basis=basis, noise=0.1, intercept=False).fit(rows, targets)
     assert model.predict([[100.0, 100.0]], return_std=True)[1][0] == pytest.approx(np.sqrt(2.0), rel=1e-12)
 
 
 def test_all_rows_as_basis_equal_scikit_learns_kernel_ridge(data):
     rows, targets, new, weights = data
     kernel = Matern(1.0, nu=1.5)
-    model = NystromRegressor(kernel, basis=rows, noise=0.1).fit(rows, targets, weights)
+    model = NystromRegressor(kernel, basis=rows, noise=0.1, intercept=False).fit(rows, targets, weights)
     reference = KernelRidge(alpha=0.1, kernel="precomputed").fit(kernel(rows), targets, sample_weight=weights)
     assert_close(model.predict(new), reference.predict(kernel(new, rows)))
 
@@ -89,7 +89,7 @@ def test_several_outputs_are_columns(data, basis, intercept):
     rows, targets, new, weights = data
     both = np.column_stack([targets, targets**2])
     kernel = Gaussian(0.8)
-    model = NystromRegressor(kernel, basis=basis, intercept=intercept).fit(rows, both, weights)
+    model = NystromRegressor(kernel, basis=basis, intercept=intercept, noise=0.1).fit(rows, both, weights)
     mean, _ = dense_model(kernel, basis, rows, both, new, noise=0.1, weights=weights, intercept=intercept)
     assert_close(model.predict(new), mean)
     assert model.coefficients_.shape == (16, 2)
@@ -98,7 +98,7 @@ def test_several_outputs_are_columns(data, basis, intercept):
 
 def test_fitted_attributes(data):
     rows, targets, _, _ = data
-    model = NystromRegressor(Gaussian(0.5), n_basis=25, noise=0.3, random_state=0).fit(rows, targets)
+    model = NystromRegressor(Gaussian(0.5), n_basis=25, noise=0.3, random_state=0, intercept=False).fit(rows, targets)
     assert model.n_seen_ == 200
     assert model.noise_ == 0.3
     assert model.rank_ == len(model.basis_) == len(model.coefficients_) == 25
@@ -116,7 +116,7 @@ BATCHES = {"two": [50, 150], "one first": [1, 199], "ten": [20] * 10, "uneven": 
 @pytest.mark.parametrize("sizes", BATCHES.values(), ids=BATCHES)
 def test_partial_fit_in_any_batches_equals_fit(data, basis, intercept, weighted, sizes):
     rows, targets, new, weights = data
-    model, whole = (NystromRegressor(Gaussian(0.8), basis=basis, intercept=intercept) for _ in range(2))
+    model, whole = (NystromRegressor(Gaussian(0.8), basis=basis, intercept=intercept, noise=0.1) for _ in range(2))
     for part in np.split(np.arange(200), np.cumsum(sizes)[:-1]):
         model.partial_fit(rows[part], targets[part], weights[part] if weighted else None)
     whole.fit(rows, targets, weights if weighted else None)
@@ -127,14 +127,19 @@ def test_partial_fit_in_any_batches_equals_fit(data, basis, intercept, weighted,
 
 def test_partial_fit_goes_on_after_fit(data, basis):
     rows, targets, new, _ = data
-    model = NystromRegressor(Gaussian(0.8), basis=basis).fit(rows[:120], targets[:120])
+    model = NystromRegressor(Gaussian(0.8), basis=basis, noise=0.1, intercept=False).fit(rows[:120], targets[:120])
     model.partial_fit(rows[120:], targets[120:])
-    assert_close(model.predict(new), NystromRegressor(Gaussian(0.8), basis=basis).fit(rows, targets).predict(new))
+    assert_close(
+        model.predict(new),
+        NystromRegressor(Gaussian(0.8), basis=basis, noise=0.1, intercept=False).fit(rows, targets).predict(new),
+    )
 
 
 def test_partial_fit_takes_basis_and_kernel_from_the_first_rows(data):
     rows, targets, _, _ = data
-    model = NystromRegressor("gaussian", n_basis=20, random_state=0).partial_fit(rows[:50], targets[:50])
+    model = NystromRegressor("gaussian", n_basis=20, random_state=0, noise=0.1, intercept=False).partial_fit(
+        rows[:50], targets[:50]
+    )
     basis, scale = model.basis_, model.kernel_.length_scale
     model.partial_fit(3 * rows[50:], targets[50:])
     np.testing.assert_array_equal(model.basis_, basis)
@@ -143,8 +148,12 @@ def test_partial_fit_takes_basis_and_kernel_from_the_first_rows(data):
 
 def test_fit_starts_afresh(data, basis):
     rows, targets, new, _ = data
-    model = NystromRegressor(Gaussian(0.8), basis=basis).partial_fit(5 * rows, -targets).fit(rows, targets)
-    fresh = NystromRegressor(Gaussian(0.8), basis=basis).fit(rows, targets)
+    model = (
+        NystromRegressor(Gaussian(0.8), basis=basis, noise=0.1, intercept=False)
+        .partial_fit(5 * rows, -targets)
+        .fit(rows, targets)
+    )
+    fresh = NystromRegressor(Gaussian(0.8), basis=basis, noise=0.1, intercept=False).fit(rows, targets)
     np.testing.assert_array_equal(model.predict(new), fresh.predict(new))
     assert model.n_seen_ == 200
 
@@ -172,9 +181,11 @@ def test_merge_equals_fit_of_both(data, basis, intercept, weighted, how):
 
 def test_merge_as_the_documentation_says(data):
     rows, targets, new, _ = data
-    first = NystromRegressor(n_basis=30, random_state=0).fit(rows[:100], targets[:100])
-    second = NystromRegressor(first.kernel_, basis=first.basis_).fit(rows[100:], targets[100:])
-    whole = NystromRegressor(first.kernel_, basis=first.basis_).fit(rows, targets)
+    first = NystromRegressor(n_basis=30, random_state=0, noise=0.1, intercept=False).fit(rows[:100], targets[:100])
+    second = NystromRegressor(first.kernel_, basis=first.basis_, noise=0.1, intercept=False).fit(
+        rows[100:], targets[100:]
+    )
+    whole = NystromRegressor(first.kernel_, basis=first.basis_, noise=0.1, intercept=False).fit(rows, targets)
     assert_close(first.merge(second).predict(new), whole.predict(new))
 
 
@@ -253,8 +264,8 @@ def test_linear_kernel_has_the_rank_of_the_features():
 def test_plain_sums_are_used_where_noise_drowns_their_rounding_and_agree_with_whitened_ones(data, basis, monkeypatch):
     monkeypatch.setattr(nystrom, "_LONG_PASS", 0.0)
     rows, targets, new, _ = data
-    plain = NystromRegressor(Gaussian(0.8), basis=basis, noise=0.1).fit(rows, targets)
-    whitened = NystromRegressor(Gaussian(0.8), basis=basis, noise=0.1).partial_fit(rows, targets)
+    plain = NystromRegressor(Gaussian(0.8), basis=basis, noise=0.1, intercept=False).fit(rows, targets)
+    whitened = NystromRegressor(Gaussian(0.8), basis=basis, noise=0.1, intercept=False).partial_fit(rows, targets)
     assert not plain._whitened
     assert whitened._whitened
     for actual, expected in zip(
@@ -269,8 +280,8 @@ def test_whichever_sums_fit_chooses_equal_the_whitened_ones(noise, scale):
     rng = np.random.default_rng(0)
     basis, rows = rng.uniform(-2, 2, size=(60, 2)), rng.uniform(-2, 2, size=(3000, 2))
     targets = np.sin(2 * rows[:, 0]) + 0.1 * rng.normal(size=3000)
-    chosen = NystromRegressor(Gaussian(scale), basis=basis, noise=noise).fit(rows, targets)
-    whitened = NystromRegressor(Gaussian(scale), basis=basis, noise=noise).partial_fit(rows, targets)
+    chosen = NystromRegressor(Gaussian(scale), basis=basis, noise=noise, intercept=False).fit(rows, targets)
+    whitened = NystromRegressor(Gaussian(scale), basis=basis, noise=noise, intercept=False).partial_fit(rows, targets)
     actual, expected = (model.predict(rows[:300], return_std=True) for model in (chosen, whitened))
     assert_close(actual[0], expected[0])
     assert_close(actual[1], expected[1])
@@ -279,7 +290,7 @@ def test_whichever_sums_fit_chooses_equal_the_whitened_ones(noise, scale):
 @pytest.mark.parametrize("noise", [1e-9, 0.0, "gcv"])
 def test_whitened_sums_are_used_where_noise_does_not_protect(data, noise):
     rows, targets, _, _ = data
-    model = NystromRegressor(Gaussian(2.0), n_basis=50, noise=noise, random_state=0).fit(rows, targets)
+    model = NystromRegressor(Gaussian(2.0), n_basis=50, noise=noise, random_state=0, intercept=False).fit(rows, targets)
     assert model._whitened
 
 
@@ -288,7 +299,7 @@ def test_small_noise_on_an_ill_conditioned_basis_keeps_its_digits():
     rng = np.random.default_rng(0)
     rows = np.sort(rng.uniform(0, 3, size=(300, 1)), axis=0)
     targets = np.sin(3 * rows[:, 0])
-    model = NystromRegressor(Gaussian(1.0), basis=rows[::10], noise=1e-8).fit(rows, targets)
+    model = NystromRegressor(Gaussian(1.0), basis=rows[::10], noise=1e-8, intercept=False).fit(rows, targets)
     # The function is in the span to 1e-5 or better, and the noise lets it be found.
     assert np.max(np.abs(model.predict(rows) - targets)) < 1e-4
 
@@ -299,8 +310,10 @@ def test_small_noise_on_an_ill_conditioned_basis_keeps_its_digits():
 def test_float32_rows_keep_float64_sums(data):
     rows, targets, new, _ = data
     single = rows.astype(np.float32)
-    model = NystromRegressor(Gaussian(0.8), basis=rows[:20], noise=0.1).fit(single, targets)
-    double = NystromRegressor(Gaussian(0.8), basis=rows[:20], noise=0.1).fit(single.astype(np.float64), targets)
+    model = NystromRegressor(Gaussian(0.8), basis=rows[:20], noise=0.1, intercept=False).fit(single, targets)
+    double = NystromRegressor(Gaussian(0.8), basis=rows[:20], noise=0.1, intercept=False).fit(
+        single.astype(np.float64), targets
+    )
     assert model.statistics_.sums.dtype == np.float64
     assert model.predict(new.astype(np.float32)).dtype == np.float32
     # Kernel values are rounded to 1e-7; an ill-conditioned basis magnifies it, noise 0.1 holds it.
@@ -317,10 +330,14 @@ def test_a_basis_given_to_another_model_makes_the_same_frame(seed):
     grid = np.stack(np.meshgrid(np.arange(8.0), np.arange(8.0)), axis=-1).reshape(-1, 2)
     rows = np.repeat(grid, 6, axis=0) if seed % 2 else rng.normal(size=(384, 2))
     targets = rng.normal(size=384)
-    first = NystromRegressor(Gaussian(2.0), n_basis=100, random_state=seed).fit(rows[:200], targets[:200])
-    second = NystromRegressor(first.kernel_, basis=first.basis_).fit(rows[200:], targets[200:])
+    first = NystromRegressor(Gaussian(2.0), n_basis=100, random_state=seed, noise=0.1, intercept=False).fit(
+        rows[:200], targets[:200]
+    )
+    second = NystromRegressor(first.kernel_, basis=first.basis_, noise=0.1, intercept=False).fit(
+        rows[200:], targets[200:]
+    )
     np.testing.assert_array_equal(first._summary.frame.lower, second._summary.frame.lower)
-    joint = NystromRegressor(first.kernel_, basis=first.basis_).fit(rows, targets)
+    joint = NystromRegressor(first.kernel_, basis=first.basis_, noise=0.1, intercept=False).fit(rows, targets)
     assert_close(first.merge(second).predict(rows), joint.predict(rows))
 
 
@@ -342,7 +359,7 @@ def test_a_noise_too_small_for_plain_sums_is_refused(monkeypatch):
     rng = np.random.default_rng(0)
     rows = rng.uniform(-2, 2, size=(2000, 2))
     targets = np.sin(2 * rows[:, 0])
-    model = NystromRegressor(Gaussian(1.5), n_basis=60, noise=1e6, random_state=0).fit(rows, targets)
+    model = NystromRegressor(Gaussian(1.5), n_basis=60, noise=1e6, random_state=0, intercept=False).fit(rows, targets)
     assert not model._whitened
     with pytest.raises(ValueError, match=r"noise=1e-08 is too small.*noise='gcv'"):
         model.noise_path([1.0e6, 1e-8])

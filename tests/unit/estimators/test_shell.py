@@ -77,7 +77,7 @@ def test_a_source_forgets_the_column_names_of_an_earlier_fit(rows):
 
 @pytest.mark.parametrize(("shape", "flat"), [((30,), True), ((30, 1), False), ((30, 3), False)])
 def test_targets_are_columns_of_float64(rows, shape, flat):
-    model = NystromRegressor()
+    model = NystromRegressor(noise=0.1, intercept=False)
     table = model._read(rows, np.ones(shape, dtype=np.int8), None, first=True)
     assert table.coding is None
     assert table.targets.dtype == np.float64
@@ -86,11 +86,11 @@ def test_targets_are_columns_of_float64(rows, shape, flat):
 
 
 def test_the_table_holds_what_was_given(rows):
-    table = NystromRegressor()._read(rows, rows[:, 0], np.ones(30), first=True)
+    table = NystromRegressor(noise=0.1, intercept=False)._read(rows, rows[:, 0], np.ones(30), first=True)
     assert table.rows.n_rows == 30
     np.testing.assert_array_equal(table.targets[:, 0], rows[:, 0])
     np.testing.assert_array_equal(table.weights, 1.0)
-    assert NystromRegressor()._read(rows, rows[:, 0], None, first=True).weights is None
+    assert NystromRegressor(noise=0.1, intercept=False)._read(rows, rows[:, 0], None, first=True).weights is None
 
 
 def data_of(rows, weights=None):

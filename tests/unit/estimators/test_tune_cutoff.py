@@ -99,7 +99,7 @@ def test_the_same_random_state_finds_the_same(rows):
 def test_what_cannot_be_tuned(rows):
     X, y = rows
     with pytest.raises(TypeError, match="must be a CompactRegressor or CompactClassifier, got ExactRegressor"):
-        tune_cutoff(ExactRegressor(), X, y)
+        tune_cutoff(ExactRegressor(noise=0.1, intercept=False), X, y)
     with pytest.raises(TypeError, match="must be 'wendland' or of compact support"):
         tune_cutoff(CompactRegressor(Gaussian()), X, y)
     with pytest.raises(ValueError, match="held_out must be between 0 and 1"):

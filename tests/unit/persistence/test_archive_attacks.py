@@ -34,7 +34,7 @@ from tests.archives import (
 
 @pytest.fixture(scope="module")
 def model():
-    return NystromRegressor(n_basis=5, random_state=0).fit(*draw())
+    return NystromRegressor(n_basis=5, random_state=0, noise=0.1, intercept=False).fit(*draw())
 
 
 # --------------------------------------------------------------------------------------------- small files that grow
@@ -169,10 +169,10 @@ def test_parameters_that_a_fitted_model_cannot_use(model, parameter, value):
 
 
 def test_parameters_that_a_fitted_model_cannot_use_are_not_saved():
-    model = NystromRegressor(n_basis=5).fit(*draw()).set_params(n_jobs="all")
+    model = NystromRegressor(n_basis=5, noise=0.1, intercept=False).fit(*draw()).set_params(n_jobs="all")
     with pytest.raises(ArchiveError, match="The 'n_jobs' parameter of NystromRegressor must be"):
         saved(model)
-    saved(NystromRegressor(n_jobs="all"))  # which was not fitted: it is for fit to refuse
+    saved(NystromRegressor(n_jobs="all", noise=0.1, intercept=False))  # which was not fitted: it is for fit to refuse
 
 
 @pytest.mark.parametrize("place", [0, -1])
@@ -208,7 +208,7 @@ def test_factors_that_are_singular(model):
 def test_kernels_that_differ_within_a_model(model):
     other = {"object": ["Gaussian", {"amplitude": 1.0, "length_scale": 7.0}]}
     refused(with_value(model, "KernelExpansion", "kernel", other), "another kernel or other points than its basis")
-    exact = ExactRegressor(Gaussian()).fit(*draw())
+    exact = ExactRegressor(Gaussian(), noise=0.1, intercept=False).fit(*draw())
     refused(with_value(exact, "ExactRegressor", "kernel_", other), "another kernel than its expansion")
     none = {"object": ["Precomputed", {}]}
     refused(with_value(model, "Frame", "kernel", none), "the kernel of a basis needs rows")
@@ -233,7 +233,10 @@ def test_numbers_that_are_too_large_to_compute_with(model):
 
 def test_one_class():
     X, y = draw()
-    for model in (ExactClassifier().fit(X, y > 0), NystromClassifier(n_basis=5).fit(X, y > 0)):
+    for model in (
+        ExactClassifier(noise=0.1, intercept=False).fit(X, y > 0),
+        NystromClassifier(n_basis=5, noise=0.1, intercept=False).fit(X, y > 0),
+    ):
         header, members = taken_apart(saved(model))
         which = find(header["model"], type(model).__name__)["classes_"]["array"]
         refused(with_array(header, members, which, np.array([True])), "a model has 1 classes")
@@ -241,7 +244,7 @@ def test_one_class():
 
 def test_rows_of_a_kernel_matrix_that_are_not_there():
     X, y = draw()
-    model = ExactRegressor("precomputed").fit(Gaussian()(X), y)
+    model = ExactRegressor("precomputed", noise=0.1, intercept=False).fit(Gaussian()(X), y)
     header, members = taken_apart(saved(model))
     which = find(header["model"], "KernelExpansion")["points"]["array"]
     for number in (30.0, -1.0, 0.5):
@@ -251,7 +254,11 @@ def test_rows_of_a_kernel_matrix_that_are_not_there():
 
 
 def test_compressed_models_of_no_estimator():
-    small = compress(NystromRegressor(n_basis=8, random_state=0).fit(*draw()), n_vectors=3, random_state=0)
+    small = compress(
+        NystromRegressor(n_basis=8, random_state=0, noise=0.1, intercept=False).fit(*draw()),
+        n_vectors=3,
+        random_state=0,
+    )
     refused(with_value(small, "CompressedRegressor", "estimator", 3), "estimator is none")
 
 

@@ -14,12 +14,12 @@ def models():
     X, y = draw()
     labels = np.digitize(y, [-0.5, 0.5])
     return {
-        "nystrom": NystromRegressor(n_basis=5, random_state=0).fit(X, y),
+        "nystrom": NystromRegressor(n_basis=5, random_state=0, noise=0.1, intercept=False).fit(X, y),
         "online": OnlineRegressor(Gaussian(), max_basis=6).fit(X, y),
         "compact": CompactRegressor(Wendland(3.0)).fit(X, y),
         "incomplete": CompactRegressor(Wendland(3.0), solver="cg", preconditioner="incomplete").fit(X, y),
         "committee": CommitteeRegressor(n_basis=5, block_size=7).fit(X, y),
-        "classifier": ExactClassifier().fit(X, labels),
+        "classifier": ExactClassifier(noise=0.1, intercept=False).fit(X, labels),
     }
 
 

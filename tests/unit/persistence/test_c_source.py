@@ -230,9 +230,9 @@ def test_labels(shared, classifier):
 @needs_compiler
 def test_fitted_models(tmp_path):
     X, y = make_classification(150, n_informative=4, n_classes=4, n_clusters_per_class=1, random_state=0)
-    classifier = ExactClassifier().fit(X, y)
-    two = ExactClassifier().fit(X, np.where(y > 1, "many", "few"))
-    regressor = NystromRegressor(n_basis=20, random_state=0).fit(X, X[:, :2] * X[:, 2:4])
+    classifier = ExactClassifier(noise=0.1, intercept=False).fit(X, y)
+    two = ExactClassifier(noise=0.1, intercept=False).fit(X, np.where(y > 1, "many", "few"))
+    regressor = NystromRegressor(n_basis=20, random_state=0, noise=0.1, intercept=False).fit(X, X[:, :2] * X[:, 2:4])
     library = Library(tmp_path)
     names = [library.add(model, "double") for model in (classifier, two, regressor)]
     library.compile()

@@ -43,7 +43,7 @@ def test_models_that_are_none():
     with pytest.raises(TypeError, match="got a SVC"):
         to_c(SVC().fit([[0.0], [1.0]], [0, 1]))
     with pytest.raises(NotFittedError):
-        to_c(ExactRegressor())
+        to_c(ExactRegressor(noise=0.1, intercept=False))
 
     class Model:
         expansion_ = "none"

@@ -284,7 +284,7 @@ def test_models_that_are_none():
     with pytest.raises(TypeError, match="got a str"):
         to_onnx("model")
     with pytest.raises(NotFittedError):
-        to_onnx(ExactRegressor())
+        to_onnx(ExactRegressor(noise=0.1, intercept=False))
 
 
 def test_without_onnx(monkeypatch):
