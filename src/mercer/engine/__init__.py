@@ -26,7 +26,7 @@ from mercer.engine.products import (
 )
 from mercer.engine.sequential import SequentialLearner, learn_table
 from mercer.engine.sparse_kernel import SparseGram, SparseKernel
-from mercer.engine.statistics import Features, NormalStatistics, normal_statistics, row_moments
+from mercer.engine.statistics import Features, NormalStatistics, effective_number, normal_statistics, row_moments
 from mercer.engine.table import (
     ArrayRows,
     ArrayTable,
@@ -68,6 +68,7 @@ __all__ = [
     "blas_threads",
     "column_squares",
     "conditional_statistics",
+    "effective_number",
     "extend_factor",
     "feature_matrix",
     "features_times",

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from mercer._stored import stored
+from mercer._stored import Sometimes, stored
 from mercer._stored.checks import check_finite, check_square, need
 from mercer._typing import FloatArray
 from mercer.engine.passes import Executor, Pass, Shippable, State, Tile
@@ -127,7 +127,8 @@ class NormalStatistics:
 
     sums: FloatArray  # (m+p+1, m+p+1): the symmetric matrix of the module's description
     n_features: int  # m
-    n_rows: int  # how many rows of positive weight were summed
+    n_rows: int  # how many rows were summed, whatever their weight
+    weight_squares: Sometimes[float] = 0.0  # Σ ω²
     is_whitened: bool = False  # whether the features are L⁻¹k_m(x), not k_m(x)
 
     def check_stored(self) -> None:
@@ -164,19 +165,26 @@ class NormalStatistics:
         """Σ ω."""
         return float(self.sums[-1, -1])
 
+    @property
+    def n_targets(self) -> float:
+        """How many targets the rows are worth in a likelihood; see ``effective_number``."""
+        return effective_number(self.total_weight, self.weight_squares)
+
     def __add__(self, other: NormalStatistics) -> NormalStatistics:
         """Statistics of both sets of rows."""
         self._check_alike(other)
-        return replace(self, sums=self.sums + other.sums, n_rows=self.n_rows + other.n_rows)
+        n_rows, squares = self.n_rows + other.n_rows, self.weight_squares + other.weight_squares
+        return replace(self, sums=self.sums + other.sums, n_rows=n_rows, weight_squares=squares)
 
     def __sub__(self, other: NormalStatistics) -> NormalStatistics:
         """Statistics of the rows of self without those of other."""
         self._check_alike(other)
-        return replace(self, sums=self.sums - other.sums, n_rows=self.n_rows - other.n_rows)
+        n_rows, squares = self.n_rows - other.n_rows, self.weight_squares - other.weight_squares
+        return replace(self, sums=self.sums - other.sums, n_rows=n_rows, weight_squares=max(squares, 0.0))
 
     def __mul__(self, factor: float) -> NormalStatistics:
         """Statistics with all weights multiplied; the number of rows stays."""
-        return replace(self, sums=factor * self.sums)
+        return replace(self, sums=factor * self.sums, weight_squares=factor**2 * self.weight_squares)
 
     __rmul__ = __mul__
 
@@ -185,6 +193,7 @@ class NormalStatistics:
         self._check_alike(other)
         self.sums += other.sums
         self.n_rows += other.n_rows
+        self.weight_squares += other.weight_squares
 
     def whitened(self, lower: FloatArray) -> NormalStatistics:
         """Statistics of the features L⁻¹φ, from those of φ."""
@@ -234,11 +243,20 @@ class NormalPass(AugmentedPass[NormalStatistics]):
         if tile.weights is not None:
             values *= np.sqrt(tile.weights[:, np.newaxis])
         add_gram(state.sums, values)
-        state.n_rows += tile.n_rows if tile.weights is None else int(np.count_nonzero(tile.weights))
+        state.n_rows += tile.n_rows
+        state.weight_squares += tile.n_rows if tile.weights is None else float(np.sum(tile.weights**2))
 
     def finish(self, state: NormalStatistics) -> NormalStatistics:
         """Both triangles, without the padding."""
         return replace(state, sums=self.sums(state.sums))
+
+
+def effective_number(total: float, squares: float) -> float:
+    """Rows that weights of this sum and sum of squares are worth: a row of weight 2 is two rows.
+
+    Weights that are small all over count relative to each other, by Kish's (Σω)²/Σω².
+    """
+    return max(total, total**2 / squares) if squares > 0 else total
 
 
 def normal_statistics(table: Table, features: Features, *, executor: Executor) -> NormalStatistics:

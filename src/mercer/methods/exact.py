@@ -20,7 +20,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from mercer._typing import FloatArray, IntArray
-from mercer.engine import ArrayRows, ArrayTable, Executor, Rows, SomeRows, kernel_matrix
+from mercer.engine import ArrayRows, ArrayTable, Executor, Rows, SomeRows, effective_number, kernel_matrix
 from mercer.kernels import Kernel, Precomputed
 from mercer.methods.frame import used_rows
 from mercer.methods.matrix_free import solve_matrix_free
@@ -113,9 +113,7 @@ def choose_noise(
     index = sample_rows(np.arange(len(targets)), _DECIDING_ROWS)
     matrix = kernel_matrix(SomeRows(rows, index), kernel, points[index], executor=executor)
     targets, weights = targets[index], weights[index]
-    path = RidgeProblem.of_covariance(
-        matrix, targets, weights, n_targets=max(float(np.sum(weights)), float(len(index))), intercept=intercept
-    )
+    path = RidgeProblem.path_of_covariance(matrix, targets, weights, n_targets=n_targets(weights), intercept=intercept)
     if choice == "gcv":
         return path.best_noise()
     left_out = LeftOut.of_covariance(path, targets, weights)
@@ -149,9 +147,16 @@ def solve_lssvm(
 
 def profiled_scale(targets: FloatArray, solution: LssvmSolution, weights: FloatArray) -> FloatArray:
     """σ (p,), where σ² = yᵀM⁻¹y/n, with M⁻¹y the coefficients."""
-    counted = max(float(np.sum(weights)), float(len(weights))) - (solution.eta is not None)
+    freedom = n_targets(weights) - (solution.eta is not None)
+    if freedom < 1:
+        return np.ones(targets.shape[1])  # no targets to tell
     squares = np.sum((targets - solution.intercept) * solution.coefficients, axis=0)
-    return np.asarray(np.sqrt(np.maximum(squares, 0.0) / max(counted, 1.0)))
+    return np.asarray(np.sqrt(np.maximum(squares, 0.0) / freedom))
+
+
+def n_targets(weights: FloatArray) -> float:
+    """How many targets rows of these weights are worth in a likelihood."""
+    return effective_number(float(np.sum(weights)), float(np.sum(weights**2)))
 
 
 def leave_one_out(

@@ -132,11 +132,8 @@ class Frame:
     def problem(
         self, sums: NormalStatistics, target_shift: FloatArray, *, intercept: bool, n_targets: float | None = None
     ) -> RidgeProblem:
-        """Ridge regression on the whitened features, from sums of targets less the shift.
-
-        In the likelihood a row counts as often as its weight; rows of small weights count once.
-        """
-        counted = max(sums.total_weight, float(sums.n_rows)) if n_targets is None else n_targets
+        """Ridge regression on the whitened features, from sums of targets less the shift."""
+        counted = sums.n_targets if n_targets is None else n_targets
         sums = sums.whitened(self.lower)
         if not intercept:
             sums = sums.with_targets_shifted(target_shift)

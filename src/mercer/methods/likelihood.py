@@ -28,7 +28,7 @@ from scipy.optimize import minimize
 
 from mercer._typing import FloatArray
 from mercer.kernels import Kernel
-from mercer.methods.exact import solve_lssvm
+from mercer.methods.exact import n_targets, solve_lssvm
 
 # Rows that decide: a step of the search takes about a tenth of a second with a thousand.
 DECIDING_ROWS = 1000
@@ -113,7 +113,7 @@ def _objective(
     solution = solve_lssvm(lambda right: lapack.dpotrs(lower, right, lower=1)[0], targets, weights, intercept=intercept)
     alpha, eta = solution.coefficients, solution.eta
     squares = np.maximum(np.sum((targets - solution.intercept) * alpha, axis=0), np.finfo(np.float64).tiny)
-    counted = max(float(np.sum(weights)), float(n))
+    counted = n_targets(weights)
     freedom = counted - intercept
     value = np.sum(np.log(squares / freedom) + np.log(2 * np.pi * np.e)) * freedom / 2
     value += p * (np.sum(np.log(np.diagonal(lower))) + (counted - n) * np.log(noise) / 2)

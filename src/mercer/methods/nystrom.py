@@ -107,10 +107,9 @@ class Summary:
     def minus(self, table: ArrayTable, executor: Executor) -> Summary:
         """Return the summary without these rows."""
         before = self.statistics
-        gone = self._sum(table, executor)
-        if gone.n_rows > before.n_rows:
-            raise ValueError(f"cannot forget {gone.n_rows} rows of {before.n_rows} seen.")
-        rest = before - gone
+        if table.n_rows > before.n_rows:
+            raise ValueError(f"cannot forget {table.n_rows} rows of {before.n_rows} seen.")
+        rest = before - self._sum(table, executor)
         nothing_left = rest.n_rows == 0 or rest.total_weight <= _FORGOTTEN * before.total_weight
         if not _positive(rest.sums, before.sums, must_vanish=nothing_left):
             msg = "the rows to forget were not seen with these targets and weights: sums without them are not positive."

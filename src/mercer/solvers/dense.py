@@ -188,10 +188,14 @@ class CholeskyFactor:
 
     def inverse_entries(self, index: IntArray) -> FloatArray:
         """(H⁻¹)_ii for some i, with n² operations for each."""
-        columns = np.zeros((len(index), len(self.lower)))
-        columns[np.arange(len(index)), index] = 1.0
-        whiten(columns, self.lower)
-        return np.asarray(np.einsum("ij,ij->i", columns, columns))
+        entries = np.empty(len(index))
+        for start in range(0, len(index), _BLOCK):
+            some = index[start : start + _BLOCK]
+            columns = np.zeros((len(some), len(self.lower)))
+            columns[np.arange(len(some)), some] = 1.0
+            whiten(columns, self.lower)
+            entries[start : start + _BLOCK] = np.einsum("ij,ij->i", columns, columns)
+        return entries
 
     def inverse_diagonal(self) -> FloatArray:
         """Diagonal of H⁻¹, as squared column norms of L⁻¹, a block of columns at a time (n³/3 operations)."""

@@ -126,7 +126,7 @@ class RidgeProblem:
         return RidgePath(self, eigenvalues, eigenvectors, projections)
 
     @classmethod
-    def of_covariance(
+    def path_of_covariance(
         cls, matrix: FloatArray, targets: FloatArray, weights: FloatArray, *, n_targets: float, intercept: bool
     ) -> RidgePath:
         """The path of a model whose prior covariance K (n, n) is given: features V with VVᵀ = K, of any kind.
@@ -171,10 +171,12 @@ class RidgeProblem:
     def _scale(self, weights: FloatArray, noise: float) -> FloatArray:
         """σ (p,), where σ² = yᵀ(VVᵀ + λW⁻¹)⁻¹y/n."""
         # yᵀ(VVᵀ + λW⁻¹)⁻¹y = (yᵀWy - cᵀu)/λ, and at least |u|²
+        if self.freedom < 1:
+            return np.ones(weights.shape[1])  # no targets to tell
         squares = np.sum(weights**2, axis=0)
         if noise > 0:
             squares = np.maximum(squares, (self.squares - np.sum(self.cross * weights, axis=0)) / noise)
-        return np.asarray(np.sqrt(squares / max(self.freedom, 1.0)))
+        return np.asarray(np.sqrt(squares / self.freedom))
 
 
 @dataclass(frozen=True)

@@ -64,6 +64,17 @@ def dense_model(rows, targets, new, *, noise, weights=None, intercept=False):
     return mean, covariance
 
 
+def dense_scale(rows, targets, *, noise, weights=None, intercept=False):
+    """√(yᵀM⁻¹y/n): M is H, or what is left of it beside a constant; n counts a row as often as its weight."""
+    weights = np.ones(len(rows)) if weights is None else weights
+    inverse = np.linalg.inv(dense_system(rows, noise, weights))
+    n = max(np.sum(weights), np.sum(weights) ** 2 / np.sum(weights**2))
+    if intercept:
+        eta = inverse @ np.ones(len(rows))
+        inverse, n = inverse - np.outer(eta, eta) / np.sum(eta), n - 1
+    return np.sqrt(targets @ inverse @ targets / n)
+
+
 # ------------------------------------------------------------------------------------------- scikit-learn
 
 
@@ -80,8 +91,8 @@ def test_mean_std_and_covariance_equal_scikit_learns_gaussian_process(data, nu, 
     expected_mean, expected_std = reference.predict(new, return_std=True)
     _, expected_covariance = reference.predict(new, return_cov=True)
     assert_close(mean, expected_mean)
-    assert_close(std, expected_std)
-    assert_close(covariance, expected_covariance)
+    assert_close(std, model.scale_ * expected_std)
+    assert_close(covariance, model.scale_**2 * expected_covariance)
 
 
 @each_smoothness
@@ -100,13 +111,12 @@ def test_mean_equals_scikit_learns_kernel_ridge(data, nu, scale, noise, weighted
 def test_weights_are_a_noise_per_row_of_scikit_learns_gaussian_process(data):
     rows, targets, new, weights = data
     ours, theirs = kernel_pair(np.inf, 0.7)
-    mean, std = (
-        ExactRegressor(ours, noise=0.1, intercept=False).fit(rows, targets, weights).predict(new, return_std=True)
-    )
+    model = ExactRegressor(ours, noise=0.1, intercept=False).fit(rows, targets, weights)
+    mean, std = model.predict(new, return_std=True)
     reference = GaussianProcessRegressor(theirs, alpha=0.1 / weights, optimizer=None).fit(rows, targets)
     expected_mean, expected_std = reference.predict(new, return_std=True)
     assert_close(mean, expected_mean)
-    assert_close(std, expected_std)
+    assert_close(std, model.scale_ * expected_std)
 
 
 # ------------------------------------------------------------------------------------------- definition
@@ -121,8 +131,10 @@ def test_model_equals_dense_algebra(data, intercept, weighted, noise):
     model = ExactRegressor(Gaussian(0.7, AMPLITUDE), noise=noise, intercept=intercept).fit(rows, targets, weights)
     mean, covariance = dense_model(rows, targets, new, noise=noise, weights=weights, intercept=intercept)
     assert_close(model.predict(new), mean)
-    assert_close(model.predict(new, return_std=True)[1], np.sqrt(np.diag(covariance)))
-    assert_close(model.predict(new, return_cov=True)[1], covariance)
+    scale = dense_scale(rows, targets, noise=noise, weights=weights, intercept=intercept)
+    assert model.scale_ == pytest.approx(scale, rel=1e-8)
+    assert_close(model.predict(new, return_std=True)[1], scale * np.sqrt(np.diag(covariance)))
+    assert_close(model.predict(new, return_cov=True)[1], scale**2 * covariance)
 
 
 @each_weighting
@@ -148,7 +160,7 @@ def test_an_intercept_is_a_constant_with_a_flat_prior(data):
     expected_mean, expected_std = limit.predict(new, return_std=True)
     # The limit is reached up to O(1/prior variance).
     assert_close(mean, expected_mean, 1e-5)
-    assert_close(std, expected_std, 1e-5)
+    assert_close(std, model.scale_ * expected_std, 1e-5)
 
 
 @each_intercept
@@ -158,7 +170,12 @@ def test_several_outputs_are_columns(data, intercept):
     model = ExactRegressor(Gaussian(0.7, AMPLITUDE), intercept=intercept, noise=0.1).fit(rows, both, weights)
     mean, covariance = dense_model(rows, both, new, noise=0.1, weights=weights, intercept=intercept)
     assert_close(model.predict(new), mean)
-    assert_close(model.predict(new, return_std=True)[1], np.sqrt(np.diag(covariance)))
+    std, covariances = (model.predict(new, **{what: True})[1] for what in ("return_std", "return_cov"))
+    for column, scale in enumerate(model.scale_):
+        single = ExactRegressor(Gaussian(0.7, AMPLITUDE), intercept=intercept, noise=0.1)
+        assert scale == pytest.approx(single.fit(rows, both[:, column], weights).scale_, rel=1e-12)
+        assert_close(std[:, column], scale * np.sqrt(np.diag(covariance)))
+        assert_close(covariances[:, :, column], scale**2 * covariance)
     assert model.coefficients_.shape == (50, 2)
     assert model.intercept_.shape == (2,)
 

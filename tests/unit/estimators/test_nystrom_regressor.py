@@ -40,6 +40,18 @@ def dense_model(kernel, basis, rows, targets, new, *, noise, weights=None, inter
     return mean, covariance
 
 
+def dense_scale(kernel, basis, rows, targets, *, noise, weights=None, intercept=False):
+    """√(yᵀC⁻¹y/n), with C = Q + λW⁻¹, or what is left of its inverse beside a constant."""
+    weights = np.ones(len(rows)) if weights is None else weights
+    cross = kernel(rows, basis)
+    inverse = np.linalg.inv(cross @ np.linalg.solve(kernel(basis), cross.T) + noise * np.diag(1 / weights))
+    n = max(np.sum(weights), np.sum(weights) ** 2 / np.sum(weights**2))
+    if intercept:
+        eta = inverse @ np.ones(len(rows))
+        inverse, n = inverse - np.outer(eta, eta) / np.sum(eta), n - 1
+    return np.sqrt(targets @ inverse @ targets / n)
+
+
 # ------------------------------------------------------------------------------------------- definition
 
 
@@ -54,8 +66,10 @@ def test_mean_and_dtc_variance_equal_dense_algebra(data, basis, kernel, intercep
     mean, covariance = dense_model(kernel, basis, rows, targets, new, noise=noise, weights=weights, intercept=intercept)
     assert model.rank_ == len(basis)
     assert_close(model.predict(new), mean)
-    assert_close(model.predict(new, return_std=True)[1], np.sqrt(np.diag(covariance)))
-    assert_close(model.predict(new, return_cov=True)[1], covariance)
+    scale = dense_scale(kernel, basis, rows, targets, noise=noise, weights=weights, intercept=intercept)
+    assert model.scale_ == pytest.approx(scale, rel=1e-6)
+    assert_close(model.predict(new, return_std=True)[1], model.scale_ * np.sqrt(np.diag(covariance)))
+    assert_close(model.predict(new, return_cov=True)[1], model.scale_**2 * covariance)
 
 
 @each_intercept
@@ -64,8 +78,8 @@ def test_sor_variance_equals_dense_algebra_and_vanishes_far_away(data, basis, in
     kernel = Gaussian(0.8, amplitude=2.0)
     model = NystromRegressor(kernel, basis=basis, variance="sor", intercept=intercept, noise=0.1).fit(rows, targets)
     _, covariance = dense_model(kernel, basis, rows, targets, new, noise=0.1, intercept=intercept, prior=False)
-    assert_close(model.predict(new, return_cov=True)[1], covariance)
-    assert_close(model.predict(new, return_std=True)[1], np.sqrt(np.diag(covariance)))
+    assert_close(model.predict(new, return_cov=True)[1], model.scale_**2 * covariance)
+    assert_close(model.predict(new, return_std=True)[1], model.scale_ * np.sqrt(np.diag(covariance)))
     if not intercept:
         assert model.predict([[100.0, 100.0]], return_std=True)[1][0] == 0.0
 
@@ -73,7 +87,8 @@ def test_sor_variance_equals_dense_algebra_and_vanishes_far_away(data, basis, in
 def test_dtc_variance_grows_to_the_prior_far_away(data, basis):
     rows, targets, _, _ = data
     model = NystromRegressor(Gaussian(0.8, amplitude=2.0), basis=basis, noise=0.1, intercept=False).fit(rows, targets)
-    assert model.predict([[100.0, 100.0]], return_std=True)[1][0] == pytest.approx(np.sqrt(2.0), rel=1e-12)
+    far = model.predict([[100.0, 100.0]], return_std=True)[1][0]
+    assert far == pytest.approx(model.scale_ * np.sqrt(2.0), rel=1e-12)
 
 
 def test_all_rows_as_basis_equal_scikit_learns_kernel_ridge(data):

@@ -25,7 +25,7 @@ class Dense:
         sums = augmented.T @ (self.w[:, np.newaxis] * augmented)
         r = self.v.shape[1]
         return RidgeProblem.from_sums(
-            gram=sums[:r, :r], cross=sums[:r, r:], moments=sums[r:, r:], intercept=self.intercept
+            n_targets=1.0, gram=sums[:r, :r], cross=sums[:r, r:], moments=sums[r:, r:], intercept=self.intercept
         )
 
     def design(self):
@@ -202,7 +202,11 @@ def test_no_rows_give_the_prior():
     r, p = 4, 2
     for intercept in (False, True):
         problem = RidgeProblem.from_sums(
-            gram=np.zeros((r, r)), cross=np.zeros((r, p + 1)), moments=np.zeros((p + 1, p + 1)), intercept=intercept
+            n_targets=1.0,
+            gram=np.zeros((r, r)),
+            cross=np.zeros((r, p + 1)),
+            moments=np.zeros((p + 1, p + 1)),
+            intercept=intercept,
         )
         for noise in (0.0, 0.5):
             solution = problem.solve(noise)
@@ -216,7 +220,9 @@ def test_the_sums_are_not_changed():
     augmented = np.column_stack([dense.v, dense.y, np.ones(40)])
     sums = augmented.T @ augmented
     before = sums.copy()
-    problem = RidgeProblem.from_sums(gram=sums[:6, :6], cross=sums[:6, 6:], moments=sums[6:, 6:], intercept=True)
+    problem = RidgeProblem.from_sums(
+        n_targets=1.0, gram=sums[:6, :6], cross=sums[:6, 6:], moments=sums[6:, 6:], intercept=True
+    )
     problem.solve(0.1)
     problem.path().best_noise()
     np.testing.assert_array_equal(sums, before)
