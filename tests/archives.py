@@ -140,7 +140,7 @@ def answers(model, X):
 
 
 # Computed on demand, and not stored.
-COMPUTED = {"_problem", "_float32_is_safe", "log_likelihood", "mean"}
+COMPUTED = {"_problem", "calibration", "_float32_is_safe", "log_likelihood", "mean"}
 
 
 def assert_alike(mine, theirs, where="model"):

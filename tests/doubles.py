@@ -14,6 +14,7 @@ TAKERS = (
     "mercer.engine",
     "mercer.basis",
     "mercer.methods.frame",  # a sample for the median distance
+    "mercer.model.calibration",  # a sample of bounded size
     "mercer.methods.exact",  # its model is made of all rows
     "mercer.methods.compact",
     "mercer.methods.reduced_rank",  # its model is made of all rows

@@ -14,6 +14,8 @@ from mercer import (
     CommitteeRegressor,
     CompactClassifier,
     CompactRegressor,
+    ExactClassifier,
+    ExactRegressor,
     OnlineClassifier,
     OnlineRegressor,
     PseudoInputRegressor,
@@ -139,8 +141,8 @@ def with_methods(classes, methods):
 
 
 def has_gcv(estimator):
-    """Whether noise="gcv" is a choice: that of those with a noise path."""
-    return hasattr(estimator, "noise_path")
+    """Whether noise="gcv" is a choice."""
+    return issubclass(estimator, (ExactRegressor, ExactClassifier)) or hasattr(estimator, "noise_path")
 
 
 def has_no_noise(estimator):

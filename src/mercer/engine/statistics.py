@@ -256,7 +256,7 @@ def effective_number(total: float, squares: float) -> float:
 
     Weights that are small all over count relative to each other, by Kish's (Σω)²/Σω².
     """
-    return max(total, total**2 / squares) if squares > 0 else total
+    return max(total, total * (total / squares)) if squares > 0 else total
 
 
 def normal_statistics(table: Table, features: Features, *, executor: Executor) -> NormalStatistics:

@@ -84,7 +84,7 @@ class NystromMachine(SummedOnBasis):
         return Settings(noise=noise, intercept=bool(self.intercept), prior=self.variance == "dtc")
 
     def _calibration(self) -> Calibration | None:
-        return self._summary.calibration(make_executor(self))
+        return self._summary.calibration
 
     @property
     def statistics_(self) -> NormalStatistics:

@@ -42,12 +42,12 @@ class KernelRegressor(RegressorMixin, Shell):
     @property
     def calibration_(self) -> Any:
         """Mean squared standardised leave-one-out residual, a number or an array (p,): 1 if the spread is right."""
-        return self._by_output(self._need_calibration("calibration_").mean_square(self._scales()))
+        return self._by_output(self._calibrated_attribute("calibration_").mean_square(self._scales()))
 
     @property
     def loo_error_(self) -> Any:
         """Root of the mean squared leave-one-out residual, a number or an array (p,), from a sample of the rows."""
-        return self._by_output(self._need_calibration("loo_error_").error)
+        return self._by_output(self._calibrated_attribute("loo_error_").error)
 
     def predict(
         self, X: Any, return_std: bool = False, return_cov: bool = False
@@ -145,6 +145,14 @@ class KernelRegressor(RegressorMixin, Shell):
     def _scaled_covariance(self, unit: FloatArray) -> FloatArray:
         squares = self._scales() ** 2
         return unit * squares[0] if self.outputs_.flat else unit[:, :, np.newaxis] * squares
+
+    def _calibrated_attribute(self, name: str) -> Calibration:
+        """As ``_need_calibration``, with the error that says that there is no such attribute."""
+        check_is_fitted(self)
+        try:
+            return self._need_calibration(name)
+        except ValueError as error:
+            raise AttributeError(str(error)) from error
 
     def _need_calibration(self, what: str) -> Calibration:
         check_is_fitted(self)

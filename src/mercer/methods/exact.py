@@ -113,6 +113,8 @@ def choose_noise(
     index = sample_rows(np.arange(len(targets)), _DECIDING_ROWS)
     matrix = kernel_matrix(SomeRows(rows, index), kernel, points[index], executor=executor)
     targets, weights = targets[index], weights[index]
+    if not (np.all(np.isfinite(matrix)) and np.all(np.diagonal(matrix) >= 0)):
+        return float(np.finfo(np.float64).tiny)  # no kernel: refused where the matrix is factored
     path = RidgeProblem.path_of_covariance(matrix, targets, weights, n_targets=n_targets(weights), intercept=intercept)
     if choice == "gcv":
         return path.best_noise()

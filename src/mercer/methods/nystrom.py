@@ -22,7 +22,7 @@ from scipy.linalg import lapack
 
 from mercer._stored import Sometimes, stored
 from mercer._typing import FloatArray
-from mercer.engine import ArrayTable, Executor, NormalStatistics, normal_statistics
+from mercer.engine import ArrayTable, Executor, NormalStatistics, Threads, normal_statistics
 from mercer.kernels.stationary import Stationary
 from mercer.methods.frame import Frame, target_shift
 from mercer.model import Calibration, KernelExpansion, Sample, leave_one_out
@@ -139,15 +139,13 @@ class Summary:
             solution = problem.solve(float(settings.noise))
         return self.frame.expansion(solution, self.target_shift, prior=settings.prior), solution.noise
 
-    def calibration(self, executor: Executor) -> Calibration | None:
+    @cached_property
+    def calibration(self) -> Calibration | None:
         """Leave-one-out residuals of a sample of the rows; None without noise, and for models of earlier versions."""
         if self.sample is None:
             return None
-        if "_calibration" not in vars(self):
-            expansion, noise = self.solved
-            vars(self)["_calibration"] = leave_one_out(expansion, self.sample.table(), noise=noise, executor=executor)
-        calibration: Calibration | None = vars(self)["_calibration"]
-        return calibration
+        expansion, noise = self.solved
+        return leave_one_out(expansion, self.sample.table(), noise=noise, executor=Threads(1))
 
     def _choose_noise(self, path: RidgePath, choice: Choice) -> float:
         if choice == "gcv":

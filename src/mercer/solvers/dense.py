@@ -166,6 +166,7 @@ WEIGHING_JITTERS = (0.0, 1e-10, 1e-8, 1e-6)
 # jitter, the less the objective is changed where they do.
 MOVING_JITTERS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6)
 _BLOCK = 512
+_FEW = 128  # columns of an inverse at a time, where memory counts
 _SEMIDEFINITE = 1e-5  # a remainder larger than this share of the diagonal is no rounding, not of float32 either
 
 
@@ -189,12 +190,12 @@ class CholeskyFactor:
     def inverse_entries(self, index: IntArray) -> FloatArray:
         """(H⁻¹)_ii for some i, with n² operations for each."""
         entries = np.empty(len(index))
-        for start in range(0, len(index), _BLOCK):
-            some = index[start : start + _BLOCK]
+        for start in range(0, len(index), _FEW):
+            some = index[start : start + _FEW]
             columns = np.zeros((len(some), len(self.lower)))
             columns[np.arange(len(some)), some] = 1.0
             whiten(columns, self.lower)
-            entries[start : start + _BLOCK] = np.einsum("ij,ij->i", columns, columns)
+            entries[start : start + _FEW] = np.einsum("ij,ij->i", columns, columns)
         return entries
 
     def inverse_diagonal(self) -> FloatArray:

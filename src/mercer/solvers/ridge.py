@@ -146,7 +146,7 @@ class RidgeProblem:
         problem = cls(
             gram=scaled, cross=right, squares=np.sum(right**2, axis=0), mean=np.zeros(size), target_mean=np.zeros(p),
             total_weight=total, n_targets=n_targets, intercept=intercept,
-            rounding=size * np.finfo(np.float64).eps * float(np.trace(scaled)),
+            rounding=size * np.finfo(np.float64).eps * float(np.sum(np.abs(np.diagonal(scaled)))),
         )  # fmt: skip
         path = problem.path()
         # √K in place of V: its products with y are those of the eigenvectors, times √θ
@@ -232,15 +232,35 @@ class RidgePath:
         with :math:`q = y^\top(VV^\top + \lambda W^{-1})^{-1}y`, summed over the outputs; an intercept takes one
         degree of freedom from n. Outputs that are constant are left out.
         """
-        n, scale = self.problem.freedom, self.problem.squares
-        used, known = scale > 0, self.eigenvalues > 0
-        theta = self.eigenvalues[known]
+        n, (theta, never, explained) = self.problem.freedom, self._explained()
         determinant = np.sum(np.log1p(theta / noise)) + n * np.log(noise)
-        # q = ρ/λ + Σ b²/(θ(θ + λ)), with ρ what no weights explain
-        explained = self.projections[np.ix_(known, used)] ** 2 / theta[:, np.newaxis]
-        never = np.maximum(scale[used] - np.sum(explained, axis=0), _RESIDUAL_ROUNDING * scale[used])
+        # q = ρ/λ + Σ b²/(θ(θ + λ))
         q = never / noise + np.sum(explained / (theta + noise)[:, np.newaxis], axis=0)
         return float(np.sum(-n / 2 * np.log(2 * np.pi * np.e * q / n) - determinant / 2))
+
+    def _stationary(self, noise: float) -> float:
+        """The noise near this one at which the derivative of the likelihood vanishes: known to rounding."""
+        ends = np.log(noise) - 1e-3, np.log(noise) + 1e-3
+        if self._slope(ends[0]) <= 0 or self._slope(ends[1]) >= 0:
+            return noise  # at the end of the grid, or without any influence
+        return float(np.exp(brentq(self._slope, *ends, xtol=1e-14)))
+
+    def _slope(self, log_noise: float) -> float:
+        """Derivative of the log-likelihood by log λ."""
+        n, noise = self.problem.freedom, float(np.exp(log_noise))
+        theta, never, explained = self._explained()
+        share = 1.0 / (theta + noise)
+        # q, and -λ dq/dλ
+        q = never / noise + np.sum(explained * share[:, np.newaxis], axis=0)
+        falls = never / noise + noise * np.sum(explained * (share**2)[:, np.newaxis], axis=0)
+        return float(np.sum(n / 2 * falls / q - (n - np.sum(theta * share)) / 2))
+
+    def _explained(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """θ > 0; and of the outputs that are not constant: ρ, what no weights explain, and b²/θ."""
+        used, known = self.problem.squares > 0, self.eigenvalues > 0
+        theta, squares = self.eigenvalues[known], self.problem.squares[used]
+        explained = self.projections[np.ix_(known, used)] ** 2 / theta[:, np.newaxis]
+        return theta, np.maximum(squares - np.sum(explained, axis=0), _RESIDUAL_ROUNDING * squares), explained
 
     def likeliest_noise(self, left_out: LeftOut | None) -> float:
         """The noise of the largest marginal likelihood; 1 where it does not depend on it.
@@ -248,7 +268,7 @@ class RidgePath:
         A few outlying rows can make a noise likely with which rows that are left out are predicted worse than by the
         mean. Then it is the noise of the least leave-one-out error.
         """
-        noise = self.least(lambda noise: -self.log_likelihood(noise))
+        noise = self._stationary(self.least(lambda noise: -self.log_likelihood(noise)))
         return noise if left_out is None or left_out.error(noise) <= 1.0 else left_out.best_noise()
 
     def least(self, score: Callable[[float], float]) -> float:

@@ -133,7 +133,8 @@ def test_a_folded_scaler_undoes_any_units(scale, shift):
 def test_error_bars_of_our_own_models_are_folded_too(rows, queries):
     pipeline = make_pipeline(StandardScaler(), ExactRegressor(noise=0.1, intercept=False)).fit(rows, values_of(rows))
     _, std = pipeline.predict(queries, return_std=True)
-    np.testing.assert_allclose(np.sqrt(as_expansion(pipeline).variances(queries)), std, rtol=1e-8)
+    expansion = as_expansion(pipeline)
+    np.testing.assert_allclose(expansion.scales * np.sqrt(expansion.variances(queries)), std, rtol=1e-8)
 
 
 def test_polynomials_take_scalers_that_do_not_shift(rows, queries):

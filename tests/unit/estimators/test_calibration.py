@@ -49,14 +49,14 @@ class Scenario:
 
     @property
     def options(self):
-        return {"kernel": self.kernel, "noise": self.noise}
+        return {"kernel": self.kernel, "noise": self.noise, "intercept": False}
 
     @property
     def basis(self):
         return self.rows[:N_BASIS]
 
     def scores(self, mean, std):
-        """Standardised residuals (q, N)."""
+        """Standardised residuals (q, N), with standard deviations (q,) in units of the prior."""
         claimed = std**2 + (self.noise if self.noisy else 0.0)
         return (self.values - mean) / np.sqrt(claimed)[:, np.newaxis]
 
@@ -83,6 +83,14 @@ def scenario(request):
     return Scenario(*request.param)
 
 
+def unit_moments(model, scenario, **options):
+    """Mean (q, N), and the standard deviation (q,) in units of the prior, which all draws share."""
+    mean, std = model.predict(scenario.queries, return_std=True, **options)
+    units = std / model.scale_ if std.ndim == 2 else std[:, np.newaxis]
+    np.testing.assert_allclose(units, units[:, :1] * np.ones_like(units), rtol=1e-9)
+    return mean, units[:, 0]
+
+
 def check(scenario, mean, std, expected):
     """The draws agree with theory, and theory with the bounds."""
     expectation, deviation = scenario.theory(expected.smoother, expected.std)
@@ -99,12 +107,12 @@ def dense(scenario, oracle, **options):
 
 def test_the_exact_process_is_calibrated(scenario):
     model = ExactRegressor(**scenario.options).fit(scenario.rows, scenario.targets)
-    check(scenario, *model.predict(scenario.queries, return_std=True), dense(scenario, oracles.exact))
+    check(scenario, *unit_moments(model, scenario), dense(scenario, oracles.exact))
 
 
 def test_fitc_is_calibrated(scenario):
     model = CommitteeRegressor(**scenario.options, basis=scenario.basis, block_size=1)
-    moments = model.fit(scenario.rows, scenario.targets).predict(scenario.queries, return_std=True)
+    moments = unit_moments(model.fit(scenario.rows, scenario.targets), scenario)
     check(scenario, *moments, dense(scenario, oracles.fitc, basis=scenario.basis))
 
 
@@ -112,27 +120,27 @@ def test_fitc_is_calibrated(scenario):
 def test_committees_are_calibrated(scenario, partition):
     labels = scenario.cells if partition == "neighbours" else np.arange(N_ROWS) % 10
     model = CommitteeRegressor(**scenario.options, basis=scenario.basis, partition=labels)
-    moments = model.fit(scenario.rows, scenario.targets).predict(scenario.queries, return_std=True)
+    moments = unit_moments(model.fit(scenario.rows, scenario.targets), scenario)
     check(scenario, *moments, dense(scenario, oracles.committee, basis=scenario.basis, labels=labels))
 
 
 def test_transduction_with_blocks_of_neighbours_is_calibrated(scenario):
     model = CommitteeRegressor(**scenario.options, n_basis=10, partition=scenario.cells)
     model.fit(scenario.rows, scenario.targets)
-    moments = model.predict(scenario.queries, return_std=True, transduce=True, batch_size=N_QUERIES)
+    moments = unit_moments(model, scenario, transduce=True, batch_size=N_QUERIES)
     check(scenario, *moments, dense(scenario, oracles.committee, basis=scenario.queries, labels=scenario.cells))
 
 
 def test_the_variance_of_the_subset_of_regressors_is_far_too_small(scenario):
     # What the tests above can find: SoR claims to know the function wherever the basis cannot represent it.
     model = NystromRegressor(**scenario.options, basis=scenario.basis, variance="sor")
-    mean, std = model.fit(scenario.rows, scenario.targets).predict(scenario.queries, return_std=True)
+    mean, std = unit_moments(model.fit(scenario.rows, scenario.targets), scenario)
     assert np.mean(scenario.scores(mean, std) ** 2) > 2
 
 
 @pytest.mark.parametrize("factor", [0.8, 1.2])
 def test_error_bars_that_are_wrong_by_a_fifth_are_found(scenario, factor):
     model = ExactRegressor(**scenario.options).fit(scenario.rows, scenario.targets)
-    mean, std = model.predict(scenario.queries, return_std=True)
+    mean, std = unit_moments(model, scenario)
     with pytest.raises(AssertionError):
         check(scenario, mean, np.sqrt(factor) * std, dense(scenario, oracles.exact))

@@ -41,10 +41,13 @@ def test_columns_of_targets_have_columns_of_results(estimator, rows, p, intercep
 
 
 @each_regressor
-def test_all_outputs_share_their_error_bars(estimator, rows):
-    alone = estimator().fit(rows, rows[:, 0]).predict(rows, return_std=True)[1]
-    both = estimator().fit(rows, np.column_stack([rows[:, 0], 100.0 * rows[:, 1]])).predict(rows, return_std=True)[1]
-    np.testing.assert_allclose(both, alone, rtol=1e-9)
+def test_error_bars_of_outputs_differ_by_their_scales(estimator, rows):
+    model = estimator(noise=0.1).fit(rows, np.column_stack([rows[:, 0], 100.0 * rows[:, 1]]))
+    alone = estimator(noise=0.1).fit(rows, rows[:, 0])
+    std, cov = (model.predict(rows, **{what: True})[1] for what in ("return_std", "return_cov"))
+    np.testing.assert_allclose(std[:, 0], alone.predict(rows, return_std=True)[1], rtol=1e-9)
+    np.testing.assert_allclose(std[:, 1] / std[:, 0], model.scale_[1] / model.scale_[0], rtol=1e-9)
+    np.testing.assert_allclose(np.einsum("iip->ip", cov), std**2, rtol=0, atol=1e-12 * np.max(std) ** 2)
 
 
 @each_regressor

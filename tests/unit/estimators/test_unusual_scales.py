@@ -65,7 +65,7 @@ def test_units_of_the_weights_do_not_matter_beside_the_noise(estimator, rows, sc
 def test_rows_that_are_infinitely_far_from_each_other(estimator, rows):
     # With a length scale of 1 every row is alone: f(x_i) = y_i / (1 + λ)
     y = targets_for(estimator, rows)
-    model = estimator(Gaussian(1.0), noise=0.1).fit(1e150 * rows, y)
+    model = estimator(Gaussian(1.0), noise=0.1, intercept=False).fit(1e150 * rows, y)
     assert_close(model.predict(1e150 * rows), y / 1.1)
 
 
@@ -77,7 +77,7 @@ def test_linear_kernel_on_huge_rows_is_least_squares(estimator, rows):
     expected = rows @ np.linalg.lstsq(rows, y, rcond=None)[0]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", JitterWarning)  # noise 0.1 is nothing beside 1e300
-        model = estimator(Linear()).fit(1e150 * rows, y)
+        model = estimator(Linear(), noise=0.1, intercept=False).fit(1e150 * rows, y)
     assert_close(model.predict(1e150 * rows), expected, 1e-6)
 
 
@@ -99,7 +99,7 @@ def test_a_noise_that_rounding_drowns_is_refused_by_the_reduced_rank_approximati
 @regressors_with_any_kernel
 @pytest.mark.parametrize("scale", [1e-150, 1e-200, 0.0])
 def test_linear_kernel_on_tiny_rows_is_zero(estimator, rows, scale):
-    model = estimator(Linear(), noise=0.1).fit(scale * rows, targets_for(estimator, rows))
+    model = estimator(Linear(), noise=0.1, intercept=False).fit(scale * rows, targets_for(estimator, rows))
     np.testing.assert_allclose(model.predict(scale * rows), 0.0, atol=1e-200)
 
 

@@ -40,9 +40,10 @@ def _assert_same_answers(path: Path, found):
     assert found.keys() == expected.keys()
     for name, values in expected.items():
         if values.dtype.kind == "f":
-            if found[name].ndim > values.ndim:  # all outputs shared one standard deviation when it was saved
-                values = np.repeat(values[:, np.newaxis], found[name].shape[1], axis=1)
-            np.testing.assert_allclose(found[name], values, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
+            # all outputs shared one standard deviation when it was saved
+            shared = values[:, np.newaxis] if found[name].ndim > values.ndim else values
+            same = np.broadcast_to(shared, found[name].shape)
+            np.testing.assert_allclose(found[name], same, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
         else:
             np.testing.assert_array_equal(found[name], values)
 
