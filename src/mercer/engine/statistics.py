@@ -184,7 +184,7 @@ class NormalStatistics:
 
     def __mul__(self, factor: float) -> NormalStatistics:
         """Statistics with all weights multiplied; the number of rows stays."""
-        return replace(self, sums=factor * self.sums, weight_squares=factor**2 * self.weight_squares)
+        return replace(self, sums=factor * self.sums, weight_squares=factor * (factor * self.weight_squares))
 
     __rmul__ = __mul__
 
