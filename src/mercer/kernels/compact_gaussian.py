@@ -123,6 +123,8 @@ class CompactGaussian(Compact):
             check_positive(self.cutoff, "cutoff")
             if self.is_automatic:
                 raise ValueError("length_scale='auto' chooses the cut-off: leave cutoff=None.")
+            if self.metric is not None:
+                raise ValueError("a cutoff has no unit where length_scale is a metric: leave cutoff=None.")
         if self.exponent is not None:
             check_positive(self.exponent, "exponent")
 
