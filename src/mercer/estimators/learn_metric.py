@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.base import clone
-from sklearn.utils.multiclass import type_of_target
 
 from mercer._typing import FloatArray, IntArray, RandomState
 from mercer._validation import check_random_state
@@ -55,7 +54,7 @@ class _Search:
         trial = MetricTrial(number, kernel, fitted.noise_, error if np.isfinite(error) else np.inf)
         self.trials.append(trial)
         if self.verbose:
-            print(f"round {number}: {kernel}, noise {trial.noise:.2g}, leave-one-out error {np.sqrt(error):.4g}")  # noqa: T201
+            print(f"round {number}: {kernel}, noise {trial.noise:.2g}, leave-one-out error {np.sqrt(error):.4g}")
         return trial, fitted
 
     def best_scale(self, shape: Stationary, metric: Metric, number: int) -> tuple[MetricTrial, Any]:
@@ -67,7 +66,7 @@ class _Search:
             if found is None or not self.is_late:
                 tried = self.fit(clone(shape).set_params(length_scale=metric.scaled(scale * middle)), number)
                 found = tried if found is None or tried[0].error < found[0].error else found
-        assert found is not None  # noqa: S101  the first scale is always tried
+        assert found is not None
         return found
 
 
@@ -133,7 +132,7 @@ def learn_metric(
     True
     """
     shape = _shape(kernel)
-    X, y, weights = _some_rows(X, y, check_random_state(random_state))
+    X, y = _some_rows(X, y, check_random_state(random_state))
     kind = NystromClassifier if _are_labels(y) else NystromRegressor
     seed = int(check_random_state(random_state).randint(2**31 - 1))
     model = kind(n_basis=int(n_basis), random_state=seed, n_jobs=n_jobs)
@@ -153,7 +152,7 @@ def learn_metric(
             best = trial
     for other in _other_shapes(kernel):
         if not search.is_late:
-            trial, _ = search.fit(other.set_params(length_scale=best.kernel.length_scale), best.round)  # type: ignore[attr-defined]
+            trial, _ = search.fit(other.set_params(length_scale=best.kernel.length_scale), best.round)
             best = trial if trial.error < best.error else best
     if search.is_late:
         warn(f"time_limit={time_limit} ended the search for a metric; the best so far is returned.", UserWarning)
@@ -163,7 +162,8 @@ def learn_metric(
 def _shape(kernel: Any) -> Stationary:
     shape = Matern(nu=1.5) if isinstance(kernel, str) and kernel == "matern" else as_kernel(kernel)
     if not isinstance(shape, Stationary) or isinstance(shape, Compact):
-        raise ValueError(f"kernel must be 'matern', 'gaussian' or a stationary kernel, not compact; got {kernel!r}.")
+        msg = f"kernel must be 'matern', 'gaussian' or a stationary kernel, not compact; got {kernel!r}."
+        raise ValueError(msg)  # noqa: TRY004  as for other values of this parameter
     return shape
 
 
@@ -185,7 +185,7 @@ def _units(X: FloatArray) -> FloatArray:
     return np.where(constant, 1.0, spread)
 
 
-def _some_rows(X: Any, y: Any, rng: np.random.RandomState) -> tuple[FloatArray, Any, None]:
+def _some_rows(X: Any, y: Any, rng: np.random.RandomState) -> tuple[FloatArray, Any]:
     X = X.toarray() if issparse(X) else np.asarray(X, dtype=np.float64)
     y = np.asarray(y)
     if X.ndim != 2 or len(X) != len(y) or len(X) < 2 or not np.all(np.isfinite(X)):
@@ -193,4 +193,4 @@ def _some_rows(X: Any, y: Any, rng: np.random.RandomState) -> tuple[FloatArray, 
     if len(X) > _MOST_ROWS:
         chosen: IntArray = np.sort(rng.permutation(len(X))[:_MOST_ROWS])
         X, y = X[chosen], y[chosen]
-    return X, y, None
+    return X, y

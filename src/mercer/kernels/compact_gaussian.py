@@ -40,7 +40,7 @@ class CompactGaussian(Compact):
 
     Parameters
     ----------
-    length_scale : float, array of one per feature, "median" or "auto", default=1.0
+    length_scale : float, array of one per feature, matrix, Metric, "median" or "auto", default=1.0
         ℓ, with names as in ``Wendland``.
     cutoff : float, optional
         Distance, in the units of the features, from which on the kernel is zero: θ = cutoff/ℓ, with the geometric mean

@@ -92,7 +92,7 @@ class Stationary(Kernel):
 
     @property
     def metric_importance_(self) -> FloatArray:
-        """Share of each input in the metric, (d,); of length scales that are an array, that of their inverse squares."""
+        """Share of each input in the metric, (d,); of an array of length scales, that of their inverse squares."""
         metric = self.metric
         if metric is not None:
             return metric.importance
@@ -153,8 +153,10 @@ class Stationary(Kernel):
         except (TypeError, ValueError):
             scale = np.empty(0)
         if scale.ndim > 1 or scale.size == 0 or not np.all(np.isfinite(scale) & (scale > 0)):
-            msg = f"length_scale must be 'median', positive, one or one per feature, or a Metric; got {self.length_scale!r}."
-            raise ValueError(msg)
+            raise ValueError(
+                "length_scale must be 'median' or positive, one or one per feature, or a Metric; "
+                f"got {self.length_scale!r}."
+            )
         if scale.ndim == 1 and n_features is not None and scale.size != n_features:
             raise ValueError(f"length_scale has {scale.size} values, but the rows have {n_features} features.")
 

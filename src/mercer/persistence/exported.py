@@ -66,7 +66,7 @@ def read_model(model: Any) -> Exported:
     mapping, metric = None, _metric_of(expansion.kernel)
     if metric is not None:  # the points are mapped here, once
         mapping = Mapping(np.median(points, axis=0), metric.matrix)
-        points = metric.apply(points, mapping.centre)
+        points = np.asarray(metric.apply(points, mapping.centre), dtype=np.float64)
     return Exported(type(model).__name__, kernel, form, points, coefficients, intercept, decision, mapping)
 
 
