@@ -145,7 +145,7 @@ def as_metric(length_scale: Any) -> Metric | None:
         if usable and np.any(unit == 0) and np.linalg.matrix_rank(matrix) == matrix.shape[1]:
             return Metric(np.linalg.pinv(matrix).T)
         raise ValueError(
-            "length_scale must be, as a matrix, of finite numbers with linearly independent columns, one row per feature; "
+            "length_scale must be, as a matrix, of finite numbers, with independent columns and one row per feature; "
             "for any other linear map there is mercer.kernels.Metric."
         )
     if matrix.shape[0] == matrix.shape[1]:  # L⁻¹ = (U⁻¹L)⁻¹U⁻¹, where inputs of different units do no harm
