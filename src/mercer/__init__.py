@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from mercer.estimators.committee_regressor import CommitteeRegressor
     from mercer.estimators.compact import CompactClassifier, CompactRegressor
     from mercer.estimators.exact import ExactClassifier, ExactRegressor
+    from mercer.estimators.learn_metric import learn_metric
     from mercer.estimators.nystrom import NystromClassifier, NystromRegressor
     from mercer.estimators.online_classifier import OnlineClassifier
     from mercer.estimators.online_regressor import OnlineRegressor
@@ -39,6 +40,7 @@ _HOMES = {
     "ReducedRankRegressor": "mercer.estimators.reduced_rank_regressor",
     "as_expansion": "mercer.compression",
     "compress": "mercer.compression",
+    "learn_metric": "mercer.estimators.learn_metric",
     "load": "mercer.persistence.archive",
     "save": "mercer.persistence.archive",
     "tune_cutoff": "mercer.estimators.tune_cutoff",
@@ -65,6 +67,7 @@ __all__ = [
     "compression",
     "datasets",
     "kernels",
+    "learn_metric",
     "load",
     "persistence",
     "save",

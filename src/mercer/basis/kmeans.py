@@ -13,7 +13,7 @@ from mercer._validation import StrOptions, parameters
 from mercer.basis.base import Basis, BasisStrategy, Task
 from mercer.basis.uniform import draw_rows
 from mercer.engine import nearest_rows
-from mercer.kernels import Kernel
+from mercer.kernels import Kernel, Stationary
 
 _SAMPLE_PER_CLUSTER = 50
 _FEWEST = 10_000
@@ -79,5 +79,9 @@ def cluster_centres(
 
 def metric_of(kernel: Kernel) -> Any:
     """Length scales of the kernel, one per feature, or 1.0 where it has none or a common one."""
+    if isinstance(kernel, Stationary) and kernel.metric is not None:
+        # The length scales that come nearest: 1/√M_ff of the metric M = AAᵀ; inputs without any have the longest.
+        steps = kernel.metric.steps
+        return np.minimum(steps, 1e6 * np.min(steps))
     scale = np.asarray(getattr(kernel, "length_scale", 1.0), dtype=np.float64)
     return scale if scale.ndim == 1 else 1.0

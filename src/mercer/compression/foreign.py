@@ -258,6 +258,8 @@ def _rescaled(kernel: Any, factor: FloatArray) -> Kernel | None:
         return None if left is None or right is None else type(kernel)(left, right)
     if not isinstance(kernel, Stationary):
         return None
+    if kernel.metric is not None:
+        return clone(kernel).set_params(length_scale=kernel.metric.of_scaled_inputs(factor))  # type: ignore[no-any-return]
     scale = np.asarray(kernel.length_scale, dtype=np.float64) / np.abs(factor)
     # One number again, where the steps of all features are alike.
     one = bool(np.all(scale == scale.flat[0]))

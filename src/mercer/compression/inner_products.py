@@ -53,7 +53,7 @@ class InnerProducts:
         self._shift, self._executor, self._rows = shift, executor, ArrayRows(points, checked=True)
         self._stationary: Stationary | None = None
         targets = coefficients
-        if isinstance(kernel, Stationary) and self.n_outputs <= _FEW_OUTPUTS:
+        if isinstance(kernel, Stationary) and kernel.metric is None and self.n_outputs <= _FEW_OUTPUTS:
             kernel.check(points.shape[1])
             self._stationary = kernel.for_dimension(points.shape[1])
             # [a_1 x̃, a_1, a_2 x̃, a_2, …], shape (n, p(d+1)): as large as the points, once per output

@@ -24,6 +24,7 @@ from mercer.compression.refine import refine as refine_vectors
 from mercer.engine import ArrayRows, Executor, Threads, blas_threads, kernel_times
 from mercer.exceptions import warn
 from mercer.kernels import Precomputed
+from mercer.kernels.metric import as_metric
 from mercer.model import KernelExpansion
 
 _LARGEST = 1e100  # of coefficients, whose products with kernel values are squared
@@ -219,7 +220,8 @@ def step_unit(expansion: KernelExpansion) -> FloatArray:
     unit = np.where(spread > 0, spread, 0.01 * largest if largest > 0 else 1.0)
     for name, value in expansion.kernel.get_params().items():
         if name.split("__")[-1] == "length_scale":
-            unit = np.minimum(unit, value)
+            metric = as_metric(value)
+            unit = np.minimum(unit, value if metric is None else metric.steps)
     return np.asarray(unit, dtype=np.float64)
 
 

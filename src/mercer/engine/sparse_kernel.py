@@ -95,17 +95,20 @@ class SparseKernel:
 
     def check_stored(self) -> None:
         """Refuse a kernel or a grid of other features."""
-        check_shape(self._centre, (self._grid.n_features,), "the centre of a sparse kernel")
+        check_shape(self._centre, (len(self._centre),), "the centre of a sparse kernel")
         check_finite(self._centre, "the centre of a sparse kernel")
-        check_kernel(self._kernel, self._grid.n_features)
+        check_kernel(self._kernel, len(self._centre))
+        metric = self._kernel.metric
+        width = len(self._centre) if metric is None else metric.rank
+        need(self._grid.n_features == width, "the grid of a sparse kernel has other features.")
         need(self._dtype in (np.float32, np.float64), "a sparse kernel is neither float32 nor float64.")
 
     def rebuild_stored(self) -> None:
         """Set what follows from the kernel."""
         self._n_features = len(self._centre)
         self._support = self._kernel.support(self._n_features)
-        scale = np.asarray(self._kernel.length_scale, dtype=np.float64)
-        self._unit = np.broadcast_to(scale * self._support, self._n_features)
+        scale = 1.0 if self._kernel.metric is not None else np.asarray(self._kernel.length_scale, dtype=np.float64)
+        self._unit = np.asarray(scale * self._support)  # one, or one per feature
 
     def is_of(self, kernel: Compact, points: FloatArray) -> bool:
         """Whether it was made of this kernel and these points."""
@@ -169,7 +172,9 @@ class SparseKernel:
     def _scaled(self, rows: FloatArray) -> FloatArray:
         """Rows in units of the support."""
         with np.errstate(over="ignore", invalid="ignore"):
-            return np.asarray((np.asarray(rows, dtype=np.float64) - self._centre) / self._unit)
+            metric, rows = self._kernel.metric, np.asarray(rows, dtype=np.float64)
+            mapped = rows - self._centre if metric is None else metric.apply(rows, self._centre)
+            return np.asarray(mapped / self._unit)
 
     def _values(self, found: Neighbours) -> FloatArray:
         squares = (found.squares * self._support**2).astype(self._dtype, copy=False)

@@ -15,6 +15,7 @@ from mercer.kernels.function import Function
 from mercer.kernels.gaussian import Gaussian
 from mercer.kernels.linear import Linear
 from mercer.kernels.matern import Matern
+from mercer.kernels.metric import Metric
 from mercer.kernels.polynomial import Polynomial
 from mercer.kernels.precomputed import Precomputed
 from mercer.kernels.profiles import elementwise
@@ -31,6 +32,7 @@ __all__ = [
     "Kernel",
     "Linear",
     "Matern",
+    "Metric",
     "Polynomial",
     "Precomputed",
     "Product",

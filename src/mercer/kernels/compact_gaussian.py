@@ -40,7 +40,7 @@ class CompactGaussian(Compact):
 
     Parameters
     ----------
-    length_scale : float, array of one per feature, "median" or "auto", default=1.0
+    length_scale : float, array of one per feature, matrix, Metric, "median" or "auto", default=1.0
         ℓ, with names as in ``Wendland``.
     cutoff : float, optional
         Distance, in the units of the features, from which on the kernel is zero: θ = cutoff/ℓ, with the geometric mean
@@ -123,6 +123,8 @@ class CompactGaussian(Compact):
             check_positive(self.cutoff, "cutoff")
             if self.is_automatic:
                 raise ValueError("length_scale='auto' chooses the cut-off: leave cutoff=None.")
+            if self.metric is not None:
+                raise ValueError("a cutoff has no unit where length_scale is a metric: leave cutoff=None.")
         if self.exponent is not None:
             check_positive(self.exponent, "exponent")
 

@@ -23,8 +23,9 @@ class Gaussian(Stationary):
 
     Parameters
     ----------
-    length_scale : float, array of one per feature, or "median", default=1.0
-        ℓ. ``"median"`` takes the median distance between rows when the model is fitted.
+    length_scale : float, array of one per feature, matrix, Metric, or "median", default=1.0
+        ℓ. ``"median"`` takes the median distance between rows when the model is fitted. With a matrix L (d, r), r ≤ d,
+        distances are :math:`|L^+(x-z)|`, so that ``diag(ℓ)`` is the array ℓ; a ``Metric`` is any linear map.
     amplitude : float, default=1.0
         A, the value of k(x, x): the prior variance of the function.
 

@@ -43,8 +43,9 @@ class Matern(Stationary):
 
     Parameters
     ----------
-    length_scale : float, array of one per feature, or "median", default=1.0
-        ℓ. ``"median"`` takes the median distance between rows when the model is fitted.
+    length_scale : float, array of one per feature, matrix, Metric, or "median", default=1.0
+        ℓ. ``"median"`` takes the median distance between rows when the model is fitted. With a matrix L (d, r), r ≤ d,
+        distances are :math:`|L^+(x-z)|`, so that ``diag(ℓ)`` is the array ℓ; a ``Metric`` is any linear map.
     nu : {0.5, 1.5, 2.5}, default=1.5
         Smoothness: the function is differentiable ⌈ν⌉-1 times.
     amplitude : float, default=1.0

@@ -16,14 +16,17 @@ where it is not small and could be seen, the exponents are computed again from d
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from scipy.spatial.distance import pdist
+from sklearn.base import clone
 
 from mercer._jit import callback
 from mercer._typing import FloatArray
 from mercer.kernels.base import Factors, Gradients, Kernel, Section, check_positive, tile_buffer
+from mercer.kernels.metric import Metric, as_metric
 from mercer.kernels.profiles import Elementwise, Profile, recompute_pairs, scale_rows, scale_rows_at
 
 # Rows with |x̃|²/2 above this are looked at: below, the error of an exponent is 32 roundings at the most.
@@ -82,13 +85,35 @@ class Stationary(Kernel):
         """``profile`` for float64 and compiled code, with its parameters; see ``Factors``."""
         return None
 
+    @property
+    def metric(self) -> Metric | None:
+        """The linear map of the inputs, where ``length_scale`` is one."""
+        return as_metric(self.length_scale)
+
+    @property
+    def metric_importance_(self) -> FloatArray:
+        """Share of each input in the metric, (d,); of an array of length scales, that of their inverse squares."""
+        metric = self.metric
+        if metric is not None:
+            return metric.importance
+        if np.ndim(self.length_scale) != 1:
+            raise AttributeError("metric_importance_ is that of a metric or of one length scale per feature.")
+        return Metric(np.diag(self.inverse_scale(np.size(self.length_scale)))).importance
+
+    def on_mapped(self) -> Self:
+        """The kernel of mapped rows: this one, with ℓ = 1 in place of the metric."""
+        return clone(self).set_params(length_scale=1.0)  # type: ignore[no-any-return]
+
     def inverse_scale(self, n_features: int) -> FloatArray:
-        """1/ℓ of each feature."""
+        """1/ℓ of each feature; of each mapped one, if there is a metric."""
         if isinstance(self.length_scale, str):
             raise ValueError(  # noqa: TRY004  as for other values of this parameter
                 f"length_scale={self.length_scale!r} is a number only for given rows: fit a model, or call "
                 "kernel.resolve(rows)."
             )
+        metric = self.metric
+        if metric is not None:
+            return np.ones(metric.rank)
         return np.full(n_features, 1.0 / np.asarray(self.length_scale, dtype=np.float64))
 
     def for_dimension(self, n_features: int) -> Self:
@@ -101,9 +126,12 @@ class Stationary(Kernel):
         kink = 0.0 if self.smooth_at_zero else float(np.sqrt(eps))
         return FAR, float(np.log(eps)) - 2.0, 8.0 * eps, kink, -np.inf
 
-    def bind(self, points: FloatArray, dtype: Any = np.float64) -> StationarySection:
+    def bind(self, points: FloatArray, dtype: Any = np.float64) -> StationarySection | MappedSection:
         """Prepare k(·, points) for many tiles of rows."""
         self.check(np.shape(points)[1])
+        metric = self.metric
+        if metric is not None:
+            return MappedSection(self, metric, points, np.dtype(dtype))
         return StationarySection(self.for_dimension(np.shape(points)[1]), points, np.dtype(dtype))
 
     def diagonal(self, rows: FloatArray) -> FloatArray:
@@ -115,13 +143,20 @@ class Stationary(Kernel):
         check_positive(self.amplitude, "amplitude")
         if isinstance(self.length_scale, str) and self.length_scale == "median":
             return
+        metric = self.metric
+        if metric is not None:
+            if n_features is not None and metric.n_features != n_features:
+                raise ValueError(f"{metric} is the length_scale, but the rows have {n_features} features.")
+            return
         try:
             scale = np.asarray(self.length_scale, dtype=np.float64)
         except (TypeError, ValueError):
             scale = np.empty(0)
         if scale.ndim > 1 or scale.size == 0 or not np.all(np.isfinite(scale) & (scale > 0)):
-            msg = f"length_scale must be 'median' or positive, one or one per feature; got {self.length_scale!r}."
-            raise ValueError(msg)
+            raise ValueError(
+                "length_scale must be 'median' or positive, one or one per feature, or a Metric; "
+                f"got {self.length_scale!r}."
+            )
         if scale.ndim == 1 and n_features is not None and scale.size != n_features:
             raise ValueError(f"length_scale has {scale.size} values, but the rows have {n_features} features.")
 
@@ -141,7 +176,16 @@ class Stationary(Kernel):
         self, rows: FloatArray, points: FloatArray, weights: FloatArray, *, parameters: bool = True
     ) -> Gradients:
         """Both contractions, from one tile of exponents."""
-        rows, section = np.asarray(rows, dtype=np.float64), self.bind(points)
+        metric = self.metric
+        if metric is not None:
+            centre = centre_of(points)
+            x, z = metric.apply(rows, centre), metric.apply(points, centre)
+            mapped = self.for_dimension(metric.n_features).on_mapped()
+            by_points, by_parameter = mapped.gradients(x, z, weights, parameters=parameters)
+            return by_points @ metric.matrix.T, by_parameter
+        self.check(np.shape(points)[1])
+        rows = np.asarray(rows, dtype=np.float64)
+        section = StationarySection(self.for_dimension(rows.shape[1]), points, np.dtype(np.float64))
         kernel, exponents = section.kernel, section.exponents(rows)
         slopes = exponents.copy()
         kernel.slope(slopes.dtype)(slopes)
@@ -186,7 +230,29 @@ class Stationary(Kernel):
     def diagonal_gradient(self, rows: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
         """k(x, x) is the amplitude, whatever the length scale."""
         amplitude = np.asarray(np.sum(weights) * float(self.amplitude))
-        return {"length_scale": np.zeros(np.shape(self.length_scale)), "amplitude": amplitude}
+        shape = () if self.metric is not None else np.shape(self.length_scale)
+        return {"length_scale": np.zeros(shape), "amplitude": amplitude}
+
+    def get_log_parameters(self) -> dict[str, FloatArray]:
+        """Logarithms of the parameters; of a metric, that of its size, a common factor of all length scales."""
+        metric = self.metric
+        if metric is None:
+            return super().get_log_parameters()
+        return self.on_mapped().get_log_parameters() | {"length_scale": np.log(np.asarray(metric.size))}
+
+    def with_log_parameters(self, values: Mapping[str, FloatArray]) -> Self:
+        """Return a copy with the parameters at exp(values); a metric is scaled to that size."""
+        metric, rest = self.metric, dict(values)
+        if metric is None or "length_scale" not in rest:
+            return super().with_log_parameters(values)
+        factor = float(np.exp(rest.pop("length_scale"))) / metric.size
+        return super().with_log_parameters(rest).set_params(length_scale=metric.scaled(factor))  # type: ignore[no-any-return]
+
+    def rescaled(self, factor: float) -> Self:
+        """A copy whose length scales are multiplied by a factor."""
+        metric = self.metric
+        scale = self.length_scale * factor if metric is None else metric.scaled(factor)
+        return clone(self).set_params(length_scale=scale)  # type: ignore[no-any-return]
 
 
 class StationarySection(Section):
@@ -199,7 +265,7 @@ class StationarySection(Section):
         self.kernel, self.dtype, self._profile = kernel, dtype, kernel.profile(dtype)
         # The shift in the tile's own dtype, so that rows and points are moved by exactly the same amount; the median,
         # because an outlier among the points must not move the others.
-        self.shift = (np.median(points, axis=0) if len(points) else np.zeros(self.n_features)).astype(dtype)
+        self.shift = centre_of(points).astype(dtype)
         self.inverse_scale = self._inverse_scale64.astype(dtype)
         self._limits = kernel.limits(dtype)
         self.replace(points)
@@ -219,9 +285,9 @@ class StationarySection(Section):
             self._limits = (-1.0, *self._limits[1:])
         return True
 
-    def exponents(self, rows: FloatArray, out: FloatArray | None = None) -> FloatArray:
-        """E = -|x̃ - z̃|²/2, to rounding where the kernel is not negligible."""
-        rows = np.ascontiguousarray(rows, dtype=self.dtype)
+    def exponents(self, rows: FloatArray, out: FloatArray | None = None, *, exact: bool = False) -> FloatArray:
+        """E = -|x̃ - z̃|²/2, to rounding where the kernel is not negligible; ``exact`` leaves float64 rows so."""
+        rows = np.ascontiguousarray(rows, dtype=np.float64 if exact else self.dtype)
         if rows.ndim != 2 or rows.shape[1] != self.n_features:
             raise ValueError(f"rows must have {self.n_features} features as the points have, got shape {rows.shape}.")
         out = tile_buffer(self, len(rows), out)
@@ -241,6 +307,18 @@ class StationarySection(Section):
         self._profile(out)
         return out
 
+    def row_gradients(
+        self, rows: FloatArray, coefficients: FloatArray, out: FloatArray | None = None, *, exact: bool = False
+    ) -> Iterator[FloatArray]:
+        """By the row, Σ_j w_jo ∂k(x_i, z_j)/∂x_i, shape (rows, d), of one output o after the other."""
+        slopes = self.exponents(rows, out, exact=exact)
+        self.kernel.slope(self.dtype)(slopes)
+        x = (np.asarray(rows, dtype=np.float64) - self.shift) * self._inverse_scale64
+        for column in coefficients.T.astype(self.dtype):
+            # Σ_j w_j k'(E_ij) [z̃_j, 1], and ∂E/∂x̃ = z̃ - x̃
+            pulled = slopes @ np.column_stack([self.points * column[:, np.newaxis], column])
+            yield (pulled[:, :-1] - pulled[:, -1:] * x) * self._inverse_scale64
+
     def factors(self) -> Factors | None:
         """Rows with their norms folded in; None if exponents would have to be computed from differences."""
         profile = self.kernel.callback() if self.dtype == np.float64 and not self._limits[3] > 0 else None
@@ -249,6 +327,48 @@ class StationarySection(Section):
         scales = np.concatenate([self.shift, self.inverse_scale])
         parameters, scaling = np.concatenate([profile[1], self._limits[:3]]), callback(scale_rows_at, "fiifff")
         return Factors(self.n_features + 2, scaling, scales, FARTHEST, profile[0], parameters)
+
+
+class MappedSection(Section):
+    """Points mapped by a metric, in float64 whatever the tiles are, and the section of the mapped ones."""
+
+    def __init__(self, kernel: Stationary, metric: Metric, points: FloatArray, dtype: np.dtype[Any]) -> None:
+        self.metric, self.n_features, self.dtype = metric, metric.n_features, dtype
+        # Where rows are far from zero, their differences are small beside them: the map takes them from the centre.
+        self.centre = centre_of(np.asarray(points, dtype=np.float64))
+        mapped = kernel.for_dimension(self.n_features).on_mapped()
+        self.inner = StationarySection(mapped, metric.apply(points, self.centre), dtype)
+        self.kernel, self.n_points = mapped, self.inner.n_points
+
+    def replace(self, points: FloatArray) -> bool:
+        """Take as many other points; the centre stays."""
+        return len(points) == self.n_points and self.inner.replace(self.metric.apply(points, self.centre))
+
+    def exponents(self, rows: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """Those of the mapped rows."""
+        rows = np.asarray(rows)
+        if rows.ndim != 2 or rows.shape[1] != self.n_features:
+            raise ValueError(f"rows must have {self.n_features} features as the points have, got shape {rows.shape}.")
+        return self.inner.exponents(self.metric.apply(rows, self.centre), out, exact=True)
+
+    def tile(self, rows: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """Kernel values between rows and points."""
+        out = self.exponents(rows, out)
+        self.inner._profile(out)
+        return out
+
+    def row_gradients(
+        self, rows: FloatArray, coefficients: FloatArray, out: FloatArray | None = None
+    ) -> Iterator[FloatArray]:
+        """Those of the mapped rows, mapped back."""
+        matrix = self.metric.matrix
+        mapped = self.inner.row_gradients(self.metric.apply(rows, self.centre), coefficients, out, exact=True)
+        return (gradient @ matrix.T for gradient in mapped)
+
+
+def centre_of(points: FloatArray) -> FloatArray:
+    """The median, which an outlier among the points does not move; zero without points."""
+    return np.asarray(np.median(points, axis=0) if len(points) else np.zeros(np.shape(points)[1]), dtype=np.float64)
 
 
 def median_distance(sample: FloatArray, weights: FloatArray | None = None) -> float:

@@ -33,7 +33,7 @@ class Wendland(Compact):
 
     Parameters
     ----------
-    length_scale : float, array of one per feature, "median" or "auto", default=1.0
+    length_scale : float, array of one per feature, matrix, Metric, "median" or "auto", default=1.0
         ℓ, the radius of the support. ``"median"`` takes the median distance between rows when the model is fitted;
         ``"auto"``, of estimators on sparse matrices, one for which rows have 50 neighbours on average.
     smoothness : {0, 1, 2}, default=1

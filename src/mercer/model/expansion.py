@@ -29,6 +29,7 @@ from mercer.engine import (
     kernel_times,
 )
 from mercer.kernels import Kernel, Precomputed
+from mercer.model.gradients import GradientProduct
 
 # float32 is used only where its rounding, magnified by the coefficients, stays below this share of the function's size.
 _FLOAT32_ERROR = 1e-3
@@ -177,6 +178,16 @@ class KernelExpansion:
         """Gradient with respect to the input at the rows of X, shape (n, p, d)."""
         work = _InputGradient(self.kernel, self.points, self.coefficients)
         return (executor or Threads()).map(work, ArrayTable(as_rows(X)))
+
+    def gradient_product(
+        self, X: Any, sample_weight: FloatArray | None = None, *, executor: Executor | None = None
+    ) -> FloatArray:
+        """Mean of ∇f∇fᵀ over the rows of X, summed over the outputs, shape (d, d), float64.
+
+        Cost: n·m kernel slopes and n·m·d·p multiplications; memory of a tile per thread, whatever p.
+        """
+        work = GradientProduct(self.kernel, self.points, self.coefficients)
+        return (executor or Threads()).reduce(work, ArrayTable(as_rows(X), weights=sample_weight))
 
     def _whitened_features(self) -> Features:
         return self._keep("whitened", Features(self.kernel, self.points, lower=self._need_variance().lower))

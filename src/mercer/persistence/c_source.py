@@ -89,8 +89,9 @@ def to_c(
 class _Header:
     def __init__(self, model: Exported, name: str, dialect: Dialect) -> None:
         self._model, self._name, self._dialect, self._type = model, name, dialect, dialect.type_name
-        self._n_features, self._n_outputs = model.points.shape[1], len(model.intercept)
-        self._kernel = KernelWriter(dialect, self._n_features)
+        mapping, width = model.mapping, model.points.shape[1]
+        self._n_features, self._n_outputs = width if mapping is None else len(mapping.centre), len(model.intercept)
+        self._kernel = KernelWriter(dialect, width)
         self._statements, factor = self._kernel.write(model.form)
         # (blocks, d, BLOCK) and (blocks, p, BLOCK); vectors that fill the last block up have coefficients of zero
         self._tables = {
@@ -98,6 +99,8 @@ class _Header:
             "coefficients": _blocks(model.coefficients * factor, fill="constant"),
             "intercept": model.intercept,
         } | self._kernel.tables
+        if mapping is not None:
+            self._tables |= {"centre": mapping.centre, "map": mapping.matrix.T}
 
     def source(self) -> str:
         guard = f"MERCER_{self._name}_H"
@@ -117,7 +120,7 @@ class _Header:
         return "\n\n".join(parts)
 
     def _values(self) -> list[str]:
-        kind, p, d = self._type, self._n_outputs, self._n_features
+        kind, p, d = self._type, self._n_outputs, self._model.points.shape[1]
         add = [
             f"{kind} part = w[o * {BLOCK}] * k0[0];",
             *loop("j", BLOCK, [f"part += w[o * {BLOCK} + j] * k0[j];"], start=1),
@@ -133,13 +136,28 @@ class _Header:
         body = [
             *(line for name, values in self._tables.items() for line in self._table(name, values)),
             *self._nan_guard(),
+            *self._mapped(),
             f"{kind} sum[{p}];",
             *loop("o", p, ["sum[o] = intercept[o];"]),
             *loop("block", len(self._tables["vectors"]), block),
             *loop("o", p, ["out[o] = sum[o];"]),
         ]
         name = f"{self._name}_{'predict' if self._model.decision is None else 'decision'}"
-        return enclosed(f"static inline void {name}(const {kind} *x, {kind} *out) {{", body)
+        return enclosed(f"static inline void {name}(const {kind} *{self._input}, {kind} *out) {{", body)
+
+    @property
+    def _input(self) -> str:
+        """Name of the inputs: x, unless that is what they are mapped to."""
+        return "x" if self._model.mapping is None else "inputs"
+
+    def _mapped(self) -> list[str]:
+        """x_j = Σ_i A_ij (inputs_i - centre_i), where there is a metric."""
+        if self._model.mapping is None:
+            return []
+        n, d = self._model.points.shape[1], self._n_features
+        add = [f"x[j] += map[j * {d} + i] * (inputs[i] - centre[i]);"]
+        body = [f"x[j] = {self._dialect.number(0.0)};", *loop("i", d, add)]
+        return [f"{self._type} x[{n}];", *loop("j", n, body)]
 
     def _nan_guard(self) -> list[str]:
         """Where the compiler was told that there is no NaN (-ffast-math), tell by the bits, and hand it on."""
@@ -148,8 +166,8 @@ class _Header:
         is_nan = f"(input.bits & UINT{bits}_C({(1 << (bits - 1)) - 1:#x})) > UINT{bits}_C({infinity:#x})"
         check = [
             f"union {{ {self._type} number; uint{bits}_t bits; }} input;",
-            "input.number = x[i];",
-            *enclosed(f"if ({is_nan}) {{", [*loop("o", self._n_outputs, ["out[o] = x[i];"]), "return;"]),
+            f"input.number = {self._input}[i];",
+            *enclosed(f"if ({is_nan}) {{", [*loop("o", self._n_outputs, [f"out[o] = {self._input}[i];"]), "return;"]),
         ]
         return ["#ifdef MERCER_NO_NAN", *loop("i", self._n_features, check), "#endif"]
 

@@ -5,6 +5,8 @@ large as the function. That depends on the model alone, so it is measured on the
 will be outside, in float32 and in float64, at the vectors and halfway between them.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,6 +16,7 @@ import numpy as np
 from mercer._typing import AnyArray, FloatArray
 from mercer._validation import check_is_fitted
 from mercer.exceptions import warn
+from mercer.kernels import Kernel, Metric, Stationary
 from mercer.kernels.closed_form import Form, OfDistance, OfInnerProduct, closed_form
 from mercer.model import KernelExpansion, OneVsOne, OneVsRest, read_outputs
 
@@ -34,6 +37,15 @@ class Exported:
     coefficients: FloatArray  # (m, p)
     intercept: FloatArray  # (p,)
     decision: OneVsRest | OneVsOne | None  # of a classifier, with classes of int64, float64 or str
+    mapping: Mapping | None = None  # of inputs to what the formula and the points are of
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """Inputs x become (x - centre) A."""
+
+    centre: FloatArray  # (d,)
+    matrix: FloatArray  # A, (d, r)
 
 
 def read_model(model: Any) -> Exported:
@@ -51,7 +63,20 @@ def read_model(model: Any) -> Exported:
         decision = replace(outputs, classes=_plain_labels(outputs.classes))
     form = closed_form(expansion.kernel, points.shape[1])
     kernel = " ".join(repr(expansion.kernel).split())
-    return Exported(type(model).__name__, kernel, form, points, coefficients, intercept, decision)
+    mapping, metric = None, _metric_of(expansion.kernel)
+    if metric is not None:  # the points are mapped here, once
+        mapping = Mapping(np.median(points, axis=0), metric.matrix)
+        points = np.asarray(metric.apply(points, mapping.centre), dtype=np.float64)
+    return Exported(type(model).__name__, kernel, form, points, coefficients, intercept, decision, mapping)
+
+
+def _metric_of(kernel: Kernel) -> Metric | None:
+    """The metric that is folded into the points; one inside a sum or a product is refused."""
+    if isinstance(kernel, Stationary):
+        return kernel.metric
+    if any(isinstance(each, Stationary) and each.metric is not None for each in kernel.get_params().values()):
+        raise TypeError("a kernel with a metric inside a sum or a product cannot be exported: use it alone.")
+    return None
 
 
 def _expansion_of(model: Any) -> KernelExpansion:

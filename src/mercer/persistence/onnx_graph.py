@@ -118,6 +118,10 @@ class _Graph:
         self._tensors: list[Any] = []
         self._names: dict[tuple[Any, ...], str] = {}  # of nodes and constants: equal ones are there once
         self._x = "X" if inside == outside else self._cast("X", inside)
+        mapping = model.mapping
+        if mapping is not None:
+            centred = self._add("Sub", self._x, self._numbers(mapping.centre, "vectors"))
+            self._x = self._add("MatMul", centred, self._numbers(mapping.matrix, "the metric"))
 
     def build(self, name: str) -> onnx.ModelProto:
         helper, model = self._onnx.helper, self._model
@@ -132,7 +136,8 @@ class _Graph:
         outputs = [self._declared(result, self._outside, len(model.intercept))]
         if model.decision is not None:
             outputs.insert(0, self._label(values, model.decision))
-        inputs = [self._declared("X", self._outside, model.points.shape[1])]
+        width = model.points.shape[1] if model.mapping is None else len(model.mapping.centre)
+        inputs = [self._declared("X", self._outside, width)]
         graph = helper.make_graph(self._nodes, name, inputs, outputs, self._tensors)
         proto: onnx.ModelProto = helper.make_model(
             graph, producer_name="mercer", producer_version=version("mercer"), ir_version=_IR_VERSION,

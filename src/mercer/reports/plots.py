@@ -1,6 +1,6 @@
 """The one door to matplotlib. Plots are saved as PNG, SVG or PDF, by the file's ending."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +119,28 @@ def plot_curves(
         axis.set_xlabel(xlabel)
     for axis in axes[:, 0]:
         axis.set_ylabel(ylabel)
+    save(figure, path)
+
+
+def plot_importance(path: str | Path, importance: FloatArray, names: Sequence[str] | None = None) -> None:
+    """Plot the share of each input in a metric as bars, the largest on top.
+
+    Parameters
+    ----------
+    path : path
+    importance : array (d,)
+        ``metric_importance_`` of a kernel.
+    names : sequence of str or None, default=None
+        Names of the inputs; by default x0, x1, ...
+    """
+    importance = np.asarray(importance, dtype=np.float64)
+    labels = [f"x{i}" for i in range(len(importance))] if names is None else list(names)
+    order = np.argsort(importance, kind="stable")
+    figure = Figure(figsize=(5.2, 1.0 + 0.22 * len(order)), layout="constrained")
+    axis = figure.subplots()
+    axis.barh([labels[i] for i in order], importance[order], color=_BLUE)
+    axis.set_xlabel("share of the metric")
+    axis.spines[["top", "right"]].set_visible(False)
     save(figure, path)
 
 
