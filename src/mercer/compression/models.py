@@ -202,8 +202,12 @@ class CompressedRegressor(RegressorMixin, CompressedModel):
 
 
 def has_probabilities(model: Any) -> bool:
-    """Refuse, with the reason, a fitted model that knows no probabilities."""
-    if hasattr(model, "expansion_") and getattr(model, "probabilities_", None) is None:
+    """Refuse, with the reason, a model that knows no probabilities, or will not when it is fitted."""
+    if hasattr(model, "expansion_"):
+        known = getattr(model, "probabilities_", None) is not None
+    else:  # only mercer's estimators have them in their outputs
+        known = hasattr(type(model.estimator), "outputs_") and hasattr(model.estimator, "predict_proba")
+    if not known:
         raise AttributeError(
             "the classifier that was compressed has no probabilities that are a function of its values; wrap the "
             "compressed one in sklearn.calibration.CalibratedClassifierCV."
@@ -273,17 +277,17 @@ class CompressedClassifier(ClassifierMixin, CompressedModel):
         """Values that decide, of the shape and sign that the estimator has."""
         return self.outputs_.decision(self._values(X))
 
-    @available_if(has_probabilities)
+    @available_if(has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> FloatArray:
         """Probabilities of the classes, (n, classes), in the order of ``classes_``."""
         return np.asarray(np.exp(self.predict_log_proba(X)))
 
-    @available_if(has_probabilities)
+    @available_if(has_probabilities)  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> FloatArray:
         """Logarithms of ``predict_proba``, finite where a probability is too small for a number."""
         check_is_fitted(self, "expansion_")
-        probabilities: Probabilities = self.probabilities_
-        return probabilities.logarithms(self._values(X))
+        probabilities: Any = self.probabilities_  # which has_probabilities has seen
+        return np.asarray(probabilities.logarithms(self._values(X)))
 
     def _outputs(self) -> OneVsRest | OneVsOne:
         if self.decision_rule_ == "pairs":

@@ -20,8 +20,12 @@ CLASS_WEIGHT: dict[str, list[Any]] = {"class_weight": [dict, StrOptions({"balanc
 
 
 def _has_probabilities(model: "KernelClassifier") -> bool:
-    """Refuse, with the reason, a fitted model that knows no probabilities."""
-    if is_fitted(model) and len(model.classes_) > 1 and model.outputs_.probabilities is None:
+    """Refuse, with the reason, a model that knows no probabilities, or will not when it is fitted."""
+    if not is_fitted(model):
+        known = type(model)._calibration is not Shell._calibration and getattr(model, "solver", None) != "cg"
+    else:
+        known = len(model.classes_) < 2 or model.outputs_.probabilities is not None
+    if not known:
         raise AttributeError(
             "probabilities are fitted to leave-one-out values, which this model does not have: fit it with a noise "
             "above zero and, where there is a choice, with solver='cholesky', by this version of mercer. Or wrap it in "
@@ -71,7 +75,7 @@ class KernelClassifier(ClassifierMixin, Shell):
         coding = self._coding
         return coding.predict(self._evaluate(X))
 
-    @available_if(_has_probabilities)
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> FloatArray:
         """Probabilities of the classes, (n, classes), in the order of ``classes_``.
 
@@ -82,13 +86,13 @@ class KernelClassifier(ClassifierMixin, Shell):
         """
         return np.asarray(np.exp(self.predict_log_proba(X)))
 
-    @available_if(_has_probabilities)
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> FloatArray:
         """Logarithms of ``predict_proba``, finite where a probability is too small for a number."""
         check_is_fitted(self)
-        values, probabilities = self._evaluate(X), self.outputs_.probabilities
-        assert probabilities is not None  # noqa: S101  as _has_probabilities has seen
-        return probabilities.logarithms(values)
+        values = self._evaluate(X)
+        probabilities: Any = self.outputs_.probabilities  # which _has_probabilities has seen
+        return np.asarray(probabilities.logarithms(values))
 
     def _evaluate(self, X: Any) -> FloatArray:
         return self._evaluate_rows(read_rows(self, X, reset=False))
@@ -122,9 +126,9 @@ class KernelClassifier(ClassifierMixin, Shell):
         return ArrayTable(rows, codes, weights, outputs)
 
     def _refuse_balanced(self) -> None:
-        if isinstance(self.class_weight, str):
+        if self.class_weight == "balanced":
             raise ValueError(
-                f"class_weight={self.class_weight!r} needs the classes of all rows, of which only some are given here: "
+                "class_weight='balanced' needs the classes of all rows, of which only some are given here: "
                 "use a dict, such as sklearn.utils.class_weight.compute_class_weight finds for labels that are typical."
             )
 

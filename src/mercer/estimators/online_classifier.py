@@ -48,7 +48,8 @@ class OnlineClassifier(KernelClassifier, OnlineMachine):
         there are no rows to compute it from.
         """
         self._refuse_balanced()
-        w = w * (self.class_weight or {}).get(y, 1.0)
+        if isinstance(self.class_weight, Mapping):
+            w = w * self.class_weight.get(y, 1.0)
         if w == 0:
             return
         if y is None or y != y:  # noqa: PLR0124  NaN is not itself

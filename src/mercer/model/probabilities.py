@@ -33,14 +33,15 @@ from scipy.special import log_softmax
 
 from mercer._stored import stored
 from mercer._stored.checks import check_finite, check_shape, need
-from mercer._typing import FloatArray, IntArray
+from mercer._typing import AnyArray, FloatArray, IntArray
 
 _MOST_MIXED = 20  # classes with a full matrix A: 420 numbers
 _PENALTY = 1.0  # of squared entries beside the diagonal: 0.3 to 3 did as well
 _MOST_STEPS = 100
 _SMALLEST_STEP = 1e-10
 _DECREASE = 1e-4  # share of the decrease that the gradient promises with which a step is content (Armijo)
-_TOLERANCE = 1e-10  # of the gradient, in units of the total weight
+_TOLERANCE = 1e-14  # of the gradient, in units of the total weight
+_VISIBLE = 1e-10  # share of the objective: of smaller decreases rounding leaves few digits
 # Share of the Hessian's diagonal that is added to it: an offset that all classes share leaves it singular.
 _RIDGE = 1e-12
 
@@ -136,10 +137,10 @@ class _Problem(NamedTuple):
 
     @property
     def n_columns(self) -> int:
-        return self.design.shape[1] - 1
+        return int(self.design.shape[1]) - 1
 
     @property
-    def _on_diagonal(self) -> FloatArray:
+    def _on_diagonal(self) -> AnyArray:
         return np.asarray(self.rows == self.columns)
 
     @property
@@ -158,19 +159,26 @@ class _Problem(NamedTuple):
                 break
             direction = np.zeros_like(theta)
             direction[free] = -np.linalg.solve(hessian[np.ix_(free, free)], gradient[free])
+            if -float(gradient @ direction) <= _VISIBLE * abs(
+                value
+            ):  # the last step, too small to be seen in the value
+                return self._projected(theta + direction)
             found = self._search(theta, value, gradient, direction)
-            if found is None:  # rounding is all that is left
+            if found is None:
                 break
             theta, value = found
         return theta
+
+    def _projected(self, theta: FloatArray) -> FloatArray:
+        return np.where(self._on_diagonal, np.maximum(theta, 0.0), theta)
 
     def _search(
         self, theta: FloatArray, value: float, gradient: FloatArray, direction: FloatArray
     ) -> tuple[FloatArray, float] | None:
         """The first of the steps 1, ½, ¼, … that decreases the objective enough."""
-        step, bound = 1.0, np.where(self._on_diagonal, 0.0, -np.inf)
+        step = 1.0
         while step >= _SMALLEST_STEP:
-            there = np.maximum(theta + step * direction, bound)
+            there = self._projected(theta + step * direction)
             reached = self._value(there)
             if reached < value + _DECREASE * float(gradient @ (there - theta)):
                 return there, reached
