@@ -12,8 +12,9 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin, OutlierMixin, RegressorMixin, clone
 from sklearn.utils import get_tags
+from sklearn.utils.metaestimators import available_if
 
-from mercer._stored import stored
+from mercer._stored import Sometimes, stored
 from mercer._stored.checks import check_estimator, need
 from mercer._typing import AnyArray, FloatArray, RandomState
 from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted, check_table, parameters
@@ -21,7 +22,7 @@ from mercer.compression.foreign import read_model
 from mercer.compression.foreign_models import Reading
 from mercer.compression.reduced_set import reduce_expansion
 from mercer.engine import Threads
-from mercer.model import KernelExpansion, Novelty, OneVsOne, OneVsRest, Outputs, Regression
+from mercer.model import KernelExpansion, Novelty, OneVsOne, OneVsRest, Outputs, Probabilities, Regression
 
 _WORDS = {"regressor": "regressor", "classifier": "classifier", "outlier_detector": "detector of outliers"}
 
@@ -200,12 +201,27 @@ class CompressedRegressor(RegressorMixin, CompressedModel):
         self._flat = outputs.flat
 
 
+def has_probabilities(model: Any) -> bool:
+    """Refuse, with the reason, a model that knows no probabilities, or will not when it is fitted."""
+    if hasattr(model, "expansion_"):
+        known = getattr(model, "probabilities_", None) is not None
+    else:  # only mercer's estimators have them in their outputs
+        known = hasattr(type(model.estimator), "outputs_") and hasattr(model.estimator, "predict_proba")
+    if not known:
+        raise AttributeError(
+            "the classifier that was compressed has no probabilities that are a function of its values; wrap the "
+            "compressed one in sklearn.calibration.CalibratedClassifierCV."
+        )
+    return True
+
+
 @stored
 class CompressedClassifier(ClassifierMixin, CompressedModel):
     """A kernel classifier, trained and then replaced by an expansion of a few vectors that all its outputs share.
 
-    There is no ``predict_proba``: probabilities of the original are found by cross-validation (``SVC``) or need a
-    variance (``GaussianProcessClassifier``), neither of which a small expansion has.
+    ``predict_proba`` is there if a classifier of mercer's is compressed: values of the small expansion go through the
+    same sigmoid or softmax as those of the original. Other classifiers' probabilities are found by cross-validation
+    (``SVC``) or need a variance (``GaussianProcessClassifier``), neither of which a small expansion has;
     ``sklearn.calibration.CalibratedClassifierCV`` gives probabilities to any classifier.
 
     Parameters
@@ -225,6 +241,8 @@ class CompressedClassifier(ClassifierMixin, CompressedModel):
         For pairs: whether ``decision_function`` has one column per class or per pair, as the ``SVC`` had it.
     break_ties_ : bool
         For pairs: whether equal votes are decided by the values, as the ``SVC`` did it (exported models do not).
+    probabilities_ : Probabilities or None
+        What makes probabilities of values, as the estimator had it.
     expansion_, distances_, differences_, relative_distance_, n_features_in_, feature_names_in_
         As for ``CompressedRegressor``.
 
@@ -246,20 +264,41 @@ class CompressedClassifier(ClassifierMixin, CompressedModel):
     decision_rule_: str
     decision_function_shape_: str
     break_ties_: bool
+    probabilities_: Sometimes[Probabilities | None]
+
+    def check_stored(self) -> None:
+        """Refuse probabilities of other outputs, too."""
+        super().check_stored()
+        given, n_outputs = getattr(self, "probabilities_", None), self.expansion_.coefficients.shape[1]
+        fits = given is None or (len(given.offsets) == n_outputs and self.decision_rule_ != "pairs")
+        need(fits, "probabilities of a model are not those of its outputs.")
 
     def decision_function(self, X: Any) -> FloatArray:
         """Values that decide, of the shape and sign that the estimator has."""
         return self.outputs_.decision(self._values(X))
 
+    @available_if(has_probabilities)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Probabilities of the classes, (n, classes), in the order of ``classes_``."""
+        return np.asarray(np.exp(self.predict_log_proba(X)))
+
+    @available_if(has_probabilities)  # type: ignore[untyped-decorator]
+    def predict_log_proba(self, X: Any) -> FloatArray:
+        """Logarithms of ``predict_proba``, finite where a probability is too small for a number."""
+        check_is_fitted(self, "expansion_")
+        probabilities: Any = self.probabilities_  # which has_probabilities has seen
+        return np.asarray(probabilities.logarithms(self._values(X)))
+
     def _outputs(self) -> OneVsRest | OneVsOne:
         if self.decision_rule_ == "pairs":
             return OneVsOne(self.classes_, self.decision_function_shape_, self.break_ties_)
-        return OneVsRest(self.classes_)
+        return OneVsRest(self.classes_, getattr(self, "probabilities_", None))
 
     def _adopt_outputs(self, outputs: OneVsRest | OneVsOne) -> None:
         self.classes_, self.decision_rule_ = np.asarray(outputs.classes), outputs.rule
         self.decision_function_shape_ = getattr(outputs, "decision_function_shape", "ovr")
         self.break_ties_ = getattr(outputs, "break_ties", False)
+        self.probabilities_ = getattr(outputs, "probabilities", None)
 
 
 @stored

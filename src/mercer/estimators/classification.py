@@ -1,27 +1,57 @@
-"""What all classifiers share: labels encoded for a fit, decisions at its end."""
+"""What all classifiers share: labels encoded for a fit, class weights, decisions and probabilities at its end."""
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import field, replace
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import ClassifierMixin
+from sklearn.utils.metaestimators import available_if
 
-from mercer._typing import AnyArray, FloatArray
-from mercer._validation import check_is_fitted, check_labels, check_sample_weight
+from mercer._stored import Sometimes
+from mercer._typing import AnyArray, FloatArray, IntArray
+from mercer._validation import StrOptions, check_is_fitted, check_labels, check_sample_weight, is_fitted, parameters
 from mercer.engine import ArrayTable
 from mercer.estimators.shell import Shell, read_rows
-from mercer.model import OneVsRest
+from mercer.model import OneVsRest, Probabilities
+
+# To be joined with those of the method.
+CLASS_WEIGHT: dict[str, list[Any]] = {"class_weight": [dict, StrOptions({"balanced"}), None]}
 
 
+def _has_probabilities(model: "KernelClassifier") -> bool:
+    """Refuse, with the reason, a model that knows no probabilities, or will not when it is fitted."""
+    if not is_fitted(model):
+        known = type(model)._calibration is not Shell._calibration and getattr(model, "solver", None) != "cg"
+    else:
+        known = len(model.classes_) < 2 or model.outputs_.probabilities is not None
+    if not known:
+        raise AttributeError(
+            "probabilities are fitted to leave-one-out values, which this model does not have: fit it with a noise "
+            "above zero and, where there is a choice, with solver='cholesky', by this version of mercer. Or wrap it in "
+            "sklearn.calibration.CalibratedClassifierCV."
+        )
+    return True
+
+
+@parameters
 class KernelClassifier(ClassifierMixin, Shell):
     """A classifier that ends in an expansion, one class against the rest."""
 
-    classes_: AnyArray
+    class_weight: Sometimes[Mapping[Any, float] | Literal["balanced"] | None] = None
+
+    classes_: AnyArray = field(init=False)
+
+    @property
+    def _coding(self) -> OneVsRest:
+        """What the columns of the expansion mean, without probabilities, which take time."""
+        check_is_fitted(self)
+        return OneVsRest(self.classes_)
 
     @property
     def outputs_(self) -> OneVsRest:
-        """What the columns of the expansion mean."""
-        check_is_fitted(self)
-        return OneVsRest(self.classes_)
+        """What the columns of the expansion mean, with probabilities where the method gives them."""
+        return replace(self._coding, probabilities=self._probabilities())
 
     @property
     def coefficients_(self) -> FloatArray:
@@ -37,25 +67,70 @@ class KernelClassifier(ClassifierMixin, Shell):
 
     def decision_function(self, X: Any) -> FloatArray:
         """Values of the functions, shape (n,) for two classes (positive for the second), else (n, classes)."""
-        outputs = self.outputs_
-        return outputs.decision(self._evaluate(X))
+        coding = self._coding
+        return coding.decision(self._evaluate(X))
 
     def predict(self, X: Any) -> AnyArray:
         """Predict the class of each row."""
-        outputs = self.outputs_
-        return outputs.predict(self._evaluate(X))
+        coding = self._coding
+        return coding.predict(self._evaluate(X))
+
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Probabilities of the classes, (n, classes), in the order of ``classes_``.
+
+        The sigmoid of the decision value for two classes, a softmax for more, fitted to leave-one-out values of a
+        sample of the rows. The most likely class is mostly, but not always, the one that ``predict`` gives: that goes
+        by the decision values alone. With ``class_weight`` or ``sample_weight`` they are probabilities among rows that
+        occur as often as their weights say.
+        """
+        return np.asarray(np.exp(self.predict_log_proba(X)))
+
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    def predict_log_proba(self, X: Any) -> FloatArray:
+        """Logarithms of ``predict_proba``, finite where a probability is too small for a number."""
+        check_is_fitted(self)
+        values = self._evaluate(X)
+        probabilities: Any = self.outputs_.probabilities  # which _has_probabilities has seen
+        return np.asarray(probabilities.logarithms(values))
 
     def _evaluate(self, X: Any) -> FloatArray:
         return self._evaluate_rows(read_rows(self, X, reset=False))
 
+    def _probabilities(self) -> Probabilities | None:
+        """Fitted when they are first asked for, and kept with the values that they were fitted to."""
+        calibration, coding = self._calibration(), self._coding
+        if calibration is None or len(calibration.residuals) == 0 or len(self.classes_) < 2:
+            return None
+        kept, p = vars(calibration), coding.n_columns
+        if "_probabilities" not in kept:
+            codes = coding.codes_of(calibration.targets[:, :p])
+            kept["_probabilities"] = Probabilities.fit(
+                calibration.values[:, :p], codes, calibration.weights, n_classes=len(self.classes_)
+            )
+        found: Probabilities = kept["_probabilities"]
+        return found
+
     def _read(self, X: Any, y: Any, sample_weight: Any, *, first: bool, classes: Any = None) -> ArrayTable:
         """The table of a first or a later call; labels travel as codes."""
+        if not first:
+            self._refuse_balanced()
         rows = read_rows(self, X, reset=first)
         labels = check_labels(y, n_rows=rows.n_rows)
         outputs = self._encoding(labels if first and classes is None else classes, first=first)
-        self.classes_ = outputs.classes
+        self.classes_, codes = outputs.classes, outputs.codes(labels)
         weights = check_sample_weight(sample_weight, n_rows=rows.n_rows)
-        return ArrayTable(rows, outputs.codes(labels), weights, outputs)
+        if self.class_weight is not None:
+            factors = class_factors(self.class_weight, outputs.classes, codes, weights)[codes]
+            weights = check_sample_weight(factors if weights is None else factors * weights, n_rows=rows.n_rows)
+        return ArrayTable(rows, codes, weights, outputs)
+
+    def _refuse_balanced(self) -> None:
+        if self.class_weight == "balanced":
+            raise ValueError(
+                "class_weight='balanced' needs the classes of all rows, of which only some are given here: "
+                "use a dict, such as sklearn.utils.class_weight.compute_class_weight finds for labels that are typical."
+            )
 
     def _encoding(self, classes: Any, *, first: bool) -> OneVsRest:
         """The encoding by these classes; a later call has those of the first, which it may name again."""
@@ -69,3 +144,24 @@ class KernelClassifier(ClassifierMixin, Shell):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+def class_factors(
+    class_weight: Mapping[Any, float] | Literal["balanced"], classes: AnyArray, codes: IntArray, weights: Any = None
+) -> FloatArray:
+    """By what rows of each class are weighed, (k,): as scikit-learn has it, a row of weight 2 being two rows.
+
+    "balanced" gives all classes the same total weight, N/k. A class that a mapping does not name has the weight 1.
+    """
+    if class_weight == "balanced":
+        counts = np.bincount(codes, weights, minlength=len(classes))
+        shares = np.sum(counts) / (np.count_nonzero(counts) * np.where(counts > 0, counts, np.inf))
+        return np.where(counts > 0, shares, 1.0)
+    named = [label in class_weight for label in classes.tolist()]
+    if not all(named) and sum(named) != len(class_weight):
+        unknown = [label for label in class_weight if label not in classes.tolist()]
+        raise ValueError(f"class_weight has labels that are not among the classes {classes.tolist()}: {unknown}.")
+    factors = np.array([class_weight.get(label, 1.0) for label in classes.tolist()], dtype=np.float64)
+    if not np.all(np.isfinite(factors) & (factors >= 0)):
+        raise ValueError(f"class_weight must hold finite weights of at least zero, got {class_weight!r}.")
+    return factors

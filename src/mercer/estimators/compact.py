@@ -10,7 +10,7 @@ from mercer._stored.checks import check_estimator, need
 from mercer._typing import FloatArray, RandomState
 from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted, check_random_state, parameters
 from mercer.engine import ArrayTable, Rows, SparseKernel
-from mercer.estimators.classification import KernelClassifier
+from mercer.estimators.classification import CLASS_WEIGHT, KernelClassifier
 from mercer.estimators.regression import KernelRegressor
 from mercer.estimators.shell import Shell, make_executor
 from mercer.exceptions import StarvedWarning, warn
@@ -252,6 +252,7 @@ class CompactRegressor(KernelRegressor, CompactMachine):
 
 
 @stored
+@parameters
 class CompactClassifier(KernelClassifier, CompactMachine):
     """LS-SVM classifier on a kernel of compact support: least squares on ±1, one class against the rest.
 
@@ -259,6 +260,9 @@ class CompactClassifier(KernelClassifier, CompactMachine):
     ----------
     kernel, noise, intercept, solver, ordering, preconditioner, tol, max_iter, random_state, n_jobs, verbose
         As in ``CompactRegressor``.
+    class_weight : dict, "balanced" or None, default=None
+        What the weights of rows are multiplied by: a number for each class, or such numbers that all classes have the
+        same total weight.
 
     Attributes
     ----------
@@ -281,3 +285,5 @@ class CompactClassifier(KernelClassifier, CompactMachine):
     >>> float(round(CompactClassifier(random_state=0).fit(X, y).score(X, y), 2))
     1.0
     """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {**CompactMachine._parameter_constraints, **CLASS_WEIGHT}

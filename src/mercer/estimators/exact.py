@@ -11,7 +11,7 @@ from mercer._stored.checks import check_estimator, check_index, check_shape, nee
 from mercer._typing import FloatArray, IntArray, RandomState
 from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted, parameters
 from mercer.engine import ArrayTable, Rows
-from mercer.estimators.classification import KernelClassifier
+from mercer.estimators.classification import CLASS_WEIGHT, KernelClassifier
 from mercer.estimators.regression import KernelRegressor
 from mercer.estimators.shell import Shell, make_executor
 from mercer.exceptions import warn
@@ -217,6 +217,7 @@ class ExactRegressor(KernelRegressor, ExactMachine):
 
 
 @stored
+@parameters
 class ExactClassifier(KernelClassifier, ExactMachine):
     """Kernel classification on the full kernel matrix: least squares on ±1, one class against the rest.
 
@@ -226,6 +227,9 @@ class ExactClassifier(KernelClassifier, ExactMachine):
     ----------
     kernel, noise, intercept, solver, tol, max_iter, random_state, n_jobs, verbose
         As in ``ExactRegressor``.
+    class_weight : dict, "balanced" or None, default=None
+        What the weights of rows are multiplied by: a number for each class, or such numbers that all classes have the
+        same total weight.
 
     Attributes
     ----------
@@ -252,5 +256,7 @@ class ExactClassifier(KernelClassifier, ExactMachine):
     >>> float(round(ExactClassifier(noise=0.1).fit(X, y).score(X, y), 2))
     0.99
     """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {**ExactMachine._parameter_constraints, **CLASS_WEIGHT}
 
     _keeps_factor = False

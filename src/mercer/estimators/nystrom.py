@@ -8,7 +8,7 @@ import numpy as np
 from mercer._stored import stored
 from mercer._validation import Interval, Real, StrOptions, check_is_fitted, parameters
 from mercer.engine import ArrayTable, NormalStatistics
-from mercer.estimators.classification import KernelClassifier
+from mercer.estimators.classification import CLASS_WEIGHT, KernelClassifier
 from mercer.estimators.regression import KernelRegressor
 from mercer.estimators.shell import BASIS_CONSTRAINTS, SummedOnBasis, all_or_nothing, make_executor
 from mercer.methods.nystrom import NoisePath, Settings, Summary
@@ -204,6 +204,7 @@ class NystromRegressor(KernelRegressor, NystromMachine):
 
 
 @stored
+@parameters
 class NystromClassifier(KernelClassifier, NystromMachine):
     """Kernel classification on a basis of m points: least squares on ±1, one class against the rest.
 
@@ -213,6 +214,9 @@ class NystromClassifier(KernelClassifier, NystromMachine):
     ----------
     kernel, n_basis, basis, noise, intercept, variance, random_state, n_jobs, verbose
         As in ``NystromRegressor``; ``variance`` is that of ``expansion_``.
+    class_weight : dict, "balanced" or None, default=None
+        What the weights of rows are multiplied by: a number for each class, or such numbers that all classes have the
+        same total weight. ``partial_fit`` takes no "balanced", as it does not see all rows.
 
     Attributes
     ----------
@@ -237,6 +241,9 @@ class NystromClassifier(KernelClassifier, NystromMachine):
     True
     """
 
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {**NystromMachine._parameter_constraints, **CLASS_WEIGHT}
+
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Add rows; the first call must name all ``classes``, unless all occur in its labels."""
+        self._refuse_balanced()
         return self._add_rows(X, y, sample_weight, classes)

@@ -2,23 +2,26 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from mercer._stored import stored
 from mercer._typing import FloatArray
+from mercer._validation import parameters
 from mercer.engine import ArrayTable
-from mercer.estimators.classification import KernelClassifier
+from mercer.estimators.classification import CLASS_WEIGHT, KernelClassifier
 from mercer.estimators.online_machine import OnlineMachine, State
 from mercer.estimators.shell import all_or_nothing
 
 
 @stored
+@parameters
 class OnlineClassifier(KernelClassifier, OnlineMachine):
     """Sequential LS-SVM classification: least squares on ±1, one class against the rest, one dictionary for all.
 
-    See ``OnlineRegressor`` for the method, the parameters and the attributes; here there is also ``classes_``.
+    See ``OnlineRegressor`` for the method, the parameters and the attributes; here there are also ``classes_``,
+    and the parameter ``class_weight`` of ``NystromClassifier``.
 
     Examples
     --------
@@ -30,8 +33,11 @@ class OnlineClassifier(KernelClassifier, OnlineMachine):
     True
     """
 
+    _parameter_constraints: ClassVar[dict[str, Any]] = {**OnlineMachine._parameter_constraints, **CLASS_WEIGHT}
+
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Learn more rows; the first call must name all ``classes``, unless all occur in its labels."""
+        self._refuse_balanced()
         return self._add_rows(X, y, sample_weight, classes)
 
     def learn_one(self, x: Mapping[Any, Any], y: Any, w: float = 1.0) -> None:
@@ -41,6 +47,9 @@ class OnlineClassifier(KernelClassifier, OnlineMachine):
         time: for a new one, all earlier rows count as rows of other classes. The length scale must not be a median:
         there are no rows to compute it from.
         """
+        self._refuse_balanced()
+        if isinstance(self.class_weight, Mapping):
+            w = w * self.class_weight.get(y, 1.0)
         if w == 0:
             return
         if y is None or y != y:  # noqa: PLR0124  NaN is not itself
@@ -52,8 +61,8 @@ class OnlineClassifier(KernelClassifier, OnlineMachine):
                 self.classes_ = np.array([y])
             elif y not in self.classes_:
                 self._meet(y)
-            outputs = self.outputs_
-            target = outputs.columns(outputs.codes(np.array([y])))
+            coding = self._coding
+            target = coding.columns(coding.codes(np.array([y])))
             if self._learner.recursion.rules.hidden:
                 target = np.append(target, [[1.0]], axis=1)
             self._learn_one(self._one(x), target, float(w))
@@ -64,7 +73,7 @@ class OnlineClassifier(KernelClassifier, OnlineMachine):
             return None
         if len(self.classes_) == 1:
             return self.classes_[0].item()
-        return self.outputs_.predict(self._evaluate_one(self._one(x))[np.newaxis])[0].item()
+        return self._coding.predict(self._evaluate_one(self._one(x))[np.newaxis])[0].item()
 
     def _read(self, X: Any, y: Any, sample_weight: Any, *, first: bool, classes: Any = None) -> ArrayTable:
         """The table, with targets for the hidden output if there is one."""

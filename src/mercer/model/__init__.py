@@ -3,6 +3,7 @@
 from mercer.model.calibration import Calibration, Sample, leave_one_out
 from mercer.model.expansion import KernelExpansion, Variance, as_dtype
 from mercer.model.outputs import Components, Novelty, OneVsOne, OneVsRest, Outputs, Regression, read_outputs
+from mercer.model.probabilities import Probabilities
 
 __all__ = [
     "Calibration",
@@ -12,6 +13,7 @@ __all__ = [
     "OneVsOne",
     "OneVsRest",
     "Outputs",
+    "Probabilities",
     "Regression",
     "Sample",
     "Variance",

@@ -20,6 +20,7 @@ from sklearn.utils.multiclass import _ovr_decision_function
 
 from mercer._typing import AnyArray, FloatArray, IntArray
 from mercer.engine import Coding
+from mercer.model.probabilities import Probabilities
 
 Rule = Literal["threshold", "largest", "pairs"]
 
@@ -82,6 +83,8 @@ class OneVsRest(Outputs, Coding):
     ----------
     classes : array (k,)
         Sorted. Two or more; a single one only while a stream has shown no other.
+    probabilities : Probabilities or None
+        What turns values into probabilities of the classes, where that is known.
 
     Examples
     --------
@@ -98,6 +101,7 @@ class OneVsRest(Outputs, Coding):
     """
 
     classes: AnyArray
+    probabilities: Probabilities | None = None
 
     kind: ClassVar[str] = "classifier"
 
@@ -134,10 +138,13 @@ class OneVsRest(Outputs, Coding):
         column = np.arange(self.n_columns) if self.n_columns > 1 else np.array([1])
         return np.where(codes[:, np.newaxis] == column, 1.0, -1.0)
 
+    def codes_of(self, columns: FloatArray) -> IntArray:
+        """Codes (n,) of what columns decide: by sign for two classes, by the largest for more; undoes ``columns``."""
+        return (columns[:, 0] > 0).astype(np.intp) if self.n_columns == 1 else np.argmax(columns, axis=1)
+
     def predict(self, values: FloatArray) -> AnyArray:
         """The class of each row: by sign for two classes, by the largest value for more."""
-        index = (values[:, 0] > 0).astype(np.intp) if self.n_columns == 1 else np.argmax(values, axis=1)
-        return np.asarray(self.classes[index])
+        return np.asarray(self.classes[self.codes_of(values)])
 
 
 @dataclass(frozen=True, eq=False)

@@ -104,7 +104,7 @@ def check_attributes(declaration: Declaration, state: Mapping[str, Any]) -> None
         hints |= {each: Any for each in told if not hasattr(declaration.cls, each)}
     unknown = state.keys() - hints.keys()
     need(not unknown, f"{name} has an attribute {min(unknown, default='')!r}, which an archive does not know.")
-    missing = (always.keys() | (fitted.keys() if state.keys() - always.keys() else set())) - state.keys()
+    missing = (_needed(always) | (fitted.keys() if state.keys() - always.keys() else set())) - state.keys()
     need(not missing, f"{name} lacks the attribute {min(missing, default='')!r}.")
     for attribute, value in state.items():
         hint = hints[attribute]
@@ -136,15 +136,23 @@ def _layout(declaration: Declaration) -> _Layout:
 
 def _layout_of_estimator(cls: Any) -> _Layout:
     """Parameters, which may be anything; and, if it can be fitted, what it annotates, and scikit-learn's own."""
-    layout = _Layout(dict.fromkeys(cls._get_param_names(), Any), {}, {})
+    hints = get_type_hints(cls, include_extras=True)
+    parameters = dict.fromkeys(cls._get_param_names(), Any)
+    later = [name for name in parameters if SOMETIMES in get_args(hints.get(name))[1:]]
+    layout = _Layout(parameters | dict.fromkeys(later, Annotated[Any, SOMETIMES]), {}, {})
     if not hasattr(cls, "fit"):
         return layout
     layout.fitted.update({"n_features_in_": int} | ({"classes_": AnyArray} if issubclass(cls, ClassifierMixin) else {}))
     layout.sometimes["feature_names_in_"] = AnyArray
-    for name, hint in get_type_hints(cls, include_extras=True).items():
+    for name, hint in hints.items():
         if name not in layout.always and get_origin(hint) is not ClassVar:
             (layout.sometimes if SOMETIMES in get_args(hint)[1:] else layout.fitted)[name] = hint
     return layout
+
+
+def _needed(parameters: Mapping[str, Any]) -> set[str]:
+    """Names without those that files of earlier versions lack, which then have their default."""
+    return {name for name, hint in parameters.items() if SOMETIMES not in get_args(hint)[1:]}
 
 
 def _fits(value: Any, hint: Any) -> bool:
