@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from sklearn import config_context
 from sklearn.base import clone
 
-from mercer import NystromRegressor
 from tests import oracles
+from tests.given_noise import NystromRegressor
 from tests.oracles import assert_close, projection_rounding
 from tests.strategies import booleans, committee, problems, seeds
 

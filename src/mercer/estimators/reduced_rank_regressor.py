@@ -105,9 +105,7 @@ class ReducedRankRegressor(KernelRegressor, OnBasis, Shell):
             )
         frame = self._choose_frame(table, np.dtype(np.float64))
         noise: Any = self.noise if isinstance(self.noise, str) else float(self.noise)
-        fit = fit_reduced_rank(
-            table, frame, noise=noise, intercept=bool(self.intercept), executor=make_executor(self)
-        )
+        fit = fit_reduced_rank(table, frame, noise=noise, intercept=bool(self.intercept), executor=make_executor(self))
         self.expansion_, self._calibrated = fit.expansion, fit.calibration
         self._used_frame, self._solution, self._precisions = frame, fit.variance.solution, fit.variance.precisions
         self._check_calibration()

@@ -5,10 +5,10 @@ import warnings
 import numpy as np
 import pytest
 
-from mercer import CommitteeRegressor, ExactRegressor
 from mercer.exceptions import JitterWarning
 from mercer.kernels import Gaussian, Matern
 from tests import oracles
+from tests.given_noise import CommitteeRegressor, ExactRegressor
 from tests.oracles import EPS, Rounding, assert_same_moments
 
 N = 80

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
 
-from mercer import ExactRegressor, NystromRegressor, ReducedRankRegressor
 from mercer.engine import progress
 from mercer.exceptions import NegativeVarianceWarning
 from mercer.kernels import Gaussian, Linear, Matern
 from tests import oracles
 from tests.doubles import GuardedRows
+from tests.given_noise import ExactRegressor, NystromRegressor, ReducedRankRegressor
 from tests.oracles import assert_close
 
 N = 120

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from mercer import CommitteeRegressor
 from mercer.kernels import Gaussian, Matern
+from tests.given_noise import CommitteeRegressor
 from tests.walks import COMMITTEES, N, assert_close, jitter_where_there_is_no_noise, targets_for
 
 each_partition = pytest.mark.parametrize("options", COMMITTEES, ids=str)

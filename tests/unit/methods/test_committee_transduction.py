@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from mercer import CommitteeRegressor, ExactRegressor
 from mercer.datasets import make_waves
 from mercer.engine import ArrayRows
 from mercer.exceptions import JitterWarning
 from mercer.kernels import Gaussian, Matern
 from tests import oracles
 from tests.doubles import GuardedRows
+from tests.given_noise import CommitteeRegressor, ExactRegressor
 from tests.oracles import EPS, assert_close, projection_rounding
 
 N, Q = 120, 30
