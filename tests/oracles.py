@@ -204,19 +204,23 @@ def assert_close_to_largest(actual, expected, tolerance=TOLERANCE):
 
 
 def assert_same_moments(model, expected, new, rounding):
-    """Mean, standard deviation and covariance of an estimator at new inputs."""
-    mean, std = in_units(model, *model.predict(new, return_std=True))
-    again, covariance = in_units(model, *model.predict(new, return_cov=True))
+    """Mean, standard deviation and covariance of an estimator at new inputs, and σ."""
+    mean, std = predict_in_units(model, new, return_std=True)
+    again, covariance = predict_in_units(model, new, return_cov=True)
     assert_close(mean, expected.mean, rounding.mean)
-    for one in covariance:
-        assert_close(one, expected.covariance, rounding.covariance)
-    for one in std:
-        assert_close(one, expected.std, rounding.std)
+    assert_close(covariance, expected.covariance, rounding.covariance)
+    assert_close(std, expected.std, rounding.std)
     np.testing.assert_array_equal(again, mean)
+    # The rounding of q = yᵀM⁻¹y is at most twice that of the likelihood, and √q is known to the root of it.
+    lost = 2 * rounding.log_likelihood / max(expected.n_targets, 1)
+    assert_close(np.atleast_1d(model.scale_) ** 2, expected.scale**2, lost)
 
 
-def in_units(model, mean, spread):
-    """The mean, and standard deviations or covariances in units of σ or σ², one for each output."""
-    power = 2 if spread.ndim == mean.ndim + 1 else 1
-    outputs = [spread] if mean.ndim == 1 else np.moveaxis(spread, -1, 0)
-    return mean, [output / scale**power for output, scale in zip(outputs, np.atleast_1d(model.scale_), strict=True)]
+def predict_in_units(model, X, **flags):
+    """The mean, and the standard deviation or covariance in units of σ or σ², the same for all outputs."""
+    mean, spread = model.predict(X, **flags)
+    power = 2 if flags.get("return_cov") else 1
+    outputs = spread[..., np.newaxis] if mean.ndim == 1 else spread
+    units = outputs / np.atleast_1d(model.scale_) ** power
+    np.testing.assert_allclose(units, np.broadcast_to(units[..., :1], units.shape), rtol=1e-12)
+    return mean, units[..., 0]

@@ -13,6 +13,9 @@ from mercer.methods.sparse_objective import SparseObjective
 from tests.doubles import GuardedRows
 from tests.given_noise import CommitteeRegressor, NystromRegressor, PseudoInputRegressor
 
+# Models are poor on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::mercer.exceptions.GeneralisationWarning")
+
 N = 150
 STILL = {"fit_points": False, "fit_kernel": False, "fit_noise": False}
 each_objective = pytest.mark.parametrize("objective", ["vfe", "fitc"])
