@@ -4,7 +4,7 @@ Where rows are (``table``), who computes (``executors``) and what is computed (p
 ``products`` and others) are independent of each other.
 """
 
-from mercer.engine.conditional import ConditionalStatistics, conditional_statistics
+from mercer.engine.conditional import ConditionalStatistics, Influences, conditional_statistics, influences
 from mercer.engine.executors.sequence import Sequence
 from mercer.engine.executors.threads import Threads, blas_threads
 from mercer.engine.memory import available_memory
@@ -48,6 +48,7 @@ __all__ = [
     "Evaluation",
     "Executor",
     "Features",
+    "Influences",
     "NormalStatistics",
     "OnFeatures",
     "Pass",
@@ -74,6 +75,7 @@ __all__ = [
     "features_times",
     "given_executor",
     "gram_matrix",
+    "influences",
     "kernel_diagonal",
     "kernel_matrix",
     "kernel_times",

@@ -6,16 +6,17 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from mercer._stored import stored
+from mercer._stored import Sometimes, stored
 from mercer._stored.checks import need
 from mercer._typing import FloatArray, IntArray
-from mercer._validation import Integral, Interval, Real, check_is_fitted, check_random_state, parameters
+from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted, check_random_state, parameters
 from mercer.engine import ArrayTable, ConditionalStatistics
 from mercer.estimators.regression import KernelRegressor, check_one_spread
 from mercer.estimators.shell import BASIS_CONSTRAINTS, SummedOnBasis, make_executor, read_rows
 from mercer.exceptions import JitterWarning, warn
-from mercer.methods.committee import Batch, CommitteeSummary, block_labels, make_blocks, transduced
-from mercer.model import KernelExpansion
+from mercer.methods.committee import Batch, CommitteeSummary, block_labels, likeliest_noise, make_blocks, transduced
+from mercer.model import Calibration, KernelExpansion
+from mercer.solvers.ridge import Choice
 
 
 @stored
@@ -43,10 +44,14 @@ class CommitteeRegressor(KernelRegressor, SummedOnBasis):
     partition : {"random", "kmeans", "order"} or array (n,), default="random"
         How rows are divided into blocks: at random, by clusters (close rows share a block, so more of their correlation
         is kept), in the order given, or by your own labels, which make blocks of any size.
-    noise : float, default=0.1
-        λ. 0 interpolates; blocks that are then singular, because they contain basis points, get jitter (reported).
+    noise : float, "auto", "gcv" or "loo", default="auto"
+        λ, relative to the prior's variance. "auto" takes that of the exact process which a committee approximates, by
+        its marginal likelihood on up to 1500 of the rows; "gcv" and "loo" as in ``ExactRegressor``. ``partial_fit``
+        chooses it by the first rows. 0 interpolates; blocks that are then singular, because they contain basis points,
+        get jitter (reported).
     keep_rows : bool, default=True
-        Whether to keep the training rows (by reference: do not change them), for ``predict(X, transduce=True)``.
+        Whether to keep the training rows (by reference: do not change them), for ``predict(X, transduce=True)``, and
+        for ``predict_interval``, ``calibration_`` and ``loo_error_`` after ``partial_fit`` or ``merge``.
     random_state : int, RandomState or None, default=None
         For the choice of the basis, of the blocks, and of the rows on which a median distance is found.
 
@@ -58,8 +63,13 @@ class CommitteeRegressor(KernelRegressor, SummedOnBasis):
         Blocks seen.
     jitter_ : float
         The most that was added to a diagonal entry of a block beyond the noise; usually 0.
+    noise_ : float
+        λ in use for new rows: the one given or chosen.
     log_marginal_likelihood_ : float
-        Of the targets seen, under the model (for blocks of one row, that of FITC); to compare kernels and noises.
+        Of the targets seen, under the model with ``scale_`` (for blocks of one row, that of FITC); to compare kernels
+        and noises.
+    scale_, calibration_, loo_error_
+        As in ``NystromRegressor``; a row that is left out is predicted from the basis, as a new row is.
     kernel_, basis_, basis_index_, rank_, coefficients_, intercept_, n_seen_, expansion_
         As in ``NystromRegressor``.
 
@@ -95,21 +105,23 @@ class CommitteeRegressor(KernelRegressor, SummedOnBasis):
 
     block_size: int = 500
     partition: Any = "random"
-    noise: float = 0.1
-    intercept: bool = False
+    noise: float | Choice = "auto"
+    intercept: bool = True
     keep_rows: bool = True
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **BASIS_CONSTRAINTS,
         "block_size": [Interval(Integral, 1, None, closed="left")],
         "partition": "no_validation",  # type: ignore[dict-item]  # checked, with a message of its own, by make_blocks
-        "noise": [Interval(Real, 0, None, closed="left")],
+        "noise": [Interval(Real, 0, None, closed="left"), StrOptions({"auto", "gcv", "loo"})],
         "keep_rows": ["boolean"],
     }
 
     _summary: CommitteeSummary = field(init=False)
     _batches: tuple[Batch, ...] = field(init=False)
     labels_: IntArray = field(init=False)
+    _noise: Sometimes[float] = field(init=False)
+    _calibrated: Sometimes[Calibration | None] = field(init=False)  # of rows that are not kept
 
     def check_stored(self) -> None:
         """Refuse outputs and rows that are not those of the summary."""
@@ -120,13 +132,16 @@ class CommitteeRegressor(KernelRegressor, SummedOnBasis):
 
     def _fit(self, table: ArrayTable) -> None:
         self._start(table)
-        self._add(table)
+        batch = self._add(table)
         _ = self.expansion_  # what cannot be solved is refused here, not when it is first used
+        if not self.keep_rows:
+            self._calibrated = self._summary.calibration([batch], make_executor(self))
+        self._check_calibration()
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Add rows, as one new block or (if they are more than ``block_size``) several; the basis is the first call's.
+        """Add rows, as one new block or (if they are more than ``block_size``) several.
 
-        Exact: the blocks add up. Only ``keep_rows=True`` keeps the rows.
+        The basis, and a noise that is not a number, are chosen by the rows of the first call. Exact: the blocks add up. Only ``keep_rows=True`` keeps the rows.
         """
         return self._add_rows(X, y, sample_weight)
 
@@ -134,6 +149,7 @@ class CommitteeRegressor(KernelRegressor, SummedOnBasis):
         if not hasattr(self, "_summary"):
             self._start(table)
         self._add(table)
+        self._calibrated = None
 
     def predict(
         self,
@@ -149,7 +165,8 @@ class CommitteeRegressor(KernelRegressor, SummedOnBasis):
         ----------
         X : array (n, d)
         return_std, return_cov : bool, default=False
-            Whether to return the standard deviation (n,) or the covariance (n, n) of the function, too.
+            Whether to return the standard deviation (n,) or (n, p), or the covariance (n, n) or (n, n, p), of the
+            function, too, in the units of y.
         transduce : bool, default=False
             Compute the committee again with the rows of X as basis points: a pass over the training rows per batch of
             queries. Usually more accurate than the model on its own basis: at a basis point the committee combines the
@@ -164,7 +181,7 @@ class CommitteeRegressor(KernelRegressor, SummedOnBasis):
         rows = read_rows(self, X, reset=False)
         if batch_size is not None and not (isinstance(batch_size, Integral) and batch_size >= 1):
             raise ValueError(f"batch_size must be None or a whole number of at least 1, got {batch_size!r}.")
-        if sum(batch.table.n_rows for batch in self._batches) < self.n_seen_:
+        if not self._has_rows:
             raise ValueError("transduce=True needs the training rows, which were not kept: fit with keep_rows=True.")
         check_one_spread(return_std, return_cov)
         mean, spread, passes = transduced(
@@ -178,13 +195,38 @@ class CommitteeRegressor(KernelRegressor, SummedOnBasis):
         )
         _warn_of_jitter(passes)
         mean = self.outputs_.predict(mean)
-        return mean if spread is None else (mean, spread)
+        if spread is None:
+            return mean
+        scaled = self.outputs_.predict(spread[:, np.newaxis] * self._scales()) if return_std else None
+        return mean, self._scaled_covariance(spread) if scaled is None else scaled
 
     @property
     def expansion_(self) -> KernelExpansion:
         """The model, solved for on first access."""
         check_is_fitted(self)
         return self._summary.expansion
+
+    @property
+    def noise_(self) -> float:
+        """λ in use for new rows: the one given or chosen."""
+        check_is_fitted(self)
+        given = self.noise if not isinstance(self.noise, str) else float("nan")
+        return float(getattr(self, "_noise", self._batches[-1].noise if self._batches else given))
+
+    @property
+    def _has_rows(self) -> bool:
+        return sum(batch.table.n_rows for batch in self._batches) == self.n_seen_
+
+    def _calibration(self) -> Calibration | None:
+        if self._has_rows:
+            return self._summary.calibration(self._batches, make_executor(self))
+        return getattr(self, "_calibrated", None)
+
+    def _need_calibration(self, what: str) -> Calibration:
+        check_is_fitted(self)
+        if not self._has_rows and getattr(self, "_calibrated", None) is None:
+            raise ValueError(f"{what} needs the training rows, which were not kept: fit with keep_rows=True.")
+        return super()._need_calibration(what)
 
     @property
     def log_marginal_likelihood_(self) -> float:
@@ -218,31 +260,41 @@ class CommitteeRegressor(KernelRegressor, SummedOnBasis):
         frame = self._choose_frame(table, np.dtype(np.float64), steady=True)
         self._summary = CommitteeSummary.start(frame, table, intercept=bool(self.intercept))
         self._batches, self.labels_ = (), np.empty(0, dtype=np.intp)
+        self._calibrated = None
+        if isinstance(self.noise, str):
+            self._noise = likeliest_noise(
+                self.noise, table, frame.kernel, intercept=bool(self.intercept), executor=make_executor(self)
+            )
 
-    def _add(self, table: ArrayTable) -> None:
-        executor, noise = make_executor(self), float(self.noise)
+    def _add(self, table: ArrayTable) -> Batch:
+        noise = self._noise = self.noise_ if isinstance(self.noise, str) else float(self.noise)
+        executor = make_executor(self)
         random_state, size = check_random_state(self.random_state), int(self.block_size)
         blocks = make_blocks(
             self.partition, size, table, self.kernel_, noise=noise, random_state=random_state, executor=executor
         )
-        batch = Batch(table, blocks, noise)
+        shuffled = isinstance(self.partition, str) and self.partition == "random" and blocks is not None
+        batch = Batch(table, blocks, noise, shuffled)
         new = replace(self._summary, intercept=bool(self.intercept)).plus(batch, executor)
         if new.statistics.n_singular > self._summary.statistics.n_singular:
             _warn_of_jitter([new.statistics])
-        elif new.is_drowned(noise):
+        elif new.is_drowned(batch.least_noise):
             warn(
-                f"noise={noise:.3g} is so small beside k(x, x) that rows which the basis spans outweigh all others: "
-                "predictions are inaccurate. Use a larger noise, or 0, which adds jitter.",
+                f"a noise of {batch.least_noise:.3g} (noise over sample_weight) is so small beside k(x, x) that rows "
+                "which the basis spans outweigh all others: predictions are inaccurate. Use a larger noise, or 0, "
+                "which adds jitter, or weights of a smaller range.",
                 JitterWarning,
             )
         self._summary = new
         self.labels_ = _joined(self.labels_, block_labels(blocks, table, noise))
         self._batches = (*self._batches, batch) if self.keep_rows else ()
+        return batch
 
     def _merge(self, other: Self) -> None:
         self._summary = replace(self._summary.merged(other._summary), intercept=bool(self.intercept))
         self.labels_ = _joined(self.labels_, other.labels_)
         self._batches = self._batches + other._batches
+        self._calibrated = None
 
 
 def _joined(first: IntArray, second: IntArray) -> IntArray:

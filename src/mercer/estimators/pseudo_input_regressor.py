@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from mercer._stored import stored
+from mercer._stored import Sometimes, stored
 from mercer._stored.checks import check_estimator
 from mercer._validation import Integral, Interval, Real, StrOptions, parameters
 from mercer.engine import ArrayTable
@@ -15,7 +15,7 @@ from mercer.estimators.shell import BASIS_CONSTRAINTS, OnBasis, Shell, make_exec
 from mercer.exceptions import warn
 from mercer.methods.frame import Frame, used_rows
 from mercer.methods.pseudo_inputs import Freedom, fit_pseudo_inputs
-from mercer.model import KernelExpansion
+from mercer.model import Calibration, KernelExpansion
 
 
 @stored
@@ -27,7 +27,7 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, Shell):
     Ghahramani), or the variational lower bound of the exact marginal likelihood (Titsias), over the positions of m
     basis points, the kernel's parameters and the noise.
 
-    Time n·m² per step, for two passes over the rows (a third, to sum k(x, x), for the bound); seven passes before the
+    Time n·m² per step, for two passes over the rows (a third, to sum k(x, x), for the bound); 28 passes before the
     first step; memory m² per thread and n.
 
     Parameters
@@ -43,13 +43,14 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, Shell):
     objective : {"vfe", "fitc"}, default="vfe"
         The variational bound, which does not overfit as points are added, or the marginal likelihood of FITC, whose
         variances may follow noise that differs between inputs.
-    noise : float, default=0.1
-        Where λ starts; above zero. If kernel and noise are both fitted, the search starts with the best noise for the
-        kernel and the best common factor of both: neither this value nor the units of the targets matter. The result is
-        at least 1e-6 of the targets' mean square.
+    noise : float or "auto", default="auto"
+        Where λ starts; above zero. "auto" is the best of seven ratios to the prior variance. If kernel and noise are
+        both fitted, the search starts with the best of them, with the best of four multiples of the length scales and
+        with the best common factor of kernel and noise: neither this value nor the units of the targets matter. The
+        result is at least 1e-6 of the targets' mean square.
     fit_points, fit_kernel, fit_noise : bool, default=True
         What is fitted.
-    intercept : bool, default=False
+    intercept : bool, default=True
         Whether to add a constant b that is not penalised. The objective is then that of the targets less their mean.
     max_iter : int, default=300
         Most steps of L-BFGS.
@@ -71,6 +72,10 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, Shell):
         Log marginal likelihood (of FITC) or its lower bound.
     n_iter_ : int
         Steps of L-BFGS.
+    scale_ : float or array (p,)
+        1 where kernel or noise is fitted: they have the units of y. If both are given, as in ``NystromRegressor``.
+    calibration_, loo_error_
+        As in ``NystromRegressor``, with basis points, kernel and noise as they are.
     rank_, coefficients_, intercept_, expansion_
         As in ``NystromRegressor``.
 
@@ -101,18 +106,18 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, Shell):
 
     n_basis: int = 100
     objective: Literal["vfe", "fitc"] = "vfe"
-    noise: float = 0.1
+    noise: float | Literal["auto"] = "auto"
     fit_points: bool = True
     fit_kernel: bool = True
     fit_noise: bool = True
-    intercept: bool = False
+    intercept: bool = True
     max_iter: int = 300
     tol: float = 1e-5
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **BASIS_CONSTRAINTS,
         "objective": [StrOptions({"fitc", "vfe"})],
-        "noise": [Interval(Real, 0, None, closed="neither")],
+        "noise": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
         "fit_points": ["boolean"],
         "fit_kernel": ["boolean"],
         "fit_noise": ["boolean"],
@@ -125,6 +130,7 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, Shell):
     objective_value_: float = field(init=False)
     expansion_: KernelExpansion = field(init=False)
     _fitted_frame: Frame = field(init=False)
+    _calibrated: Sometimes[Calibration | None] = field(init=False)
 
     def check_stored(self) -> None:
         """Refuse an expansion on another basis."""
@@ -134,11 +140,12 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, Shell):
 
     def _fit(self, table: ArrayTable) -> None:
         start = self._choose_frame(table, np.dtype(np.float64))
+        noise = None if isinstance(self.noise, str) else float(self.noise)
         fit = fit_pseudo_inputs(
-            table.subset(used_rows(table, float(self.noise))),
+            table.subset(used_rows(table, 1.0 if noise is None else noise)),
             start,
             kind=self.objective,
-            noise=float(self.noise),
+            noise=noise,
             intercept=bool(self.intercept),
             freedom=Freedom(self.fit_points, self.fit_kernel, self.fit_noise),
             max_iter=int(self.max_iter),
@@ -146,11 +153,15 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, Shell):
             executor=make_executor(self),
         )
         self._fitted_frame, self.noise_, self.expansion_ = fit.frame, fit.noise, fit.expansion
-        self.n_iter_, self.objective_value_ = fit.n_iter, fit.objective
+        self.n_iter_, self.objective_value_, self._calibrated = fit.n_iter, fit.objective, fit.calibration
         # A line search that fails has reached the rounding of the objective, however steep it is there: where points
         # meet rows, the likelihood of FITC has ridges too narrow to climb any further.
         if not fit.is_over:
             warn(f"the objective still grew after {fit.n_iter} steps: raise max_iter, or tol.", ConvergenceWarning)
+        self._check_calibration()
+
+    def _calibration(self) -> Calibration | None:
+        return getattr(self, "_calibrated", None)
 
     @property
     def _frame(self) -> Frame:

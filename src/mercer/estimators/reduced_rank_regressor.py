@@ -5,18 +5,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mercer._stored import stored
+from mercer._stored import Sometimes, stored
 from mercer._stored.checks import check_estimator, check_shape, need
 from mercer._typing import FloatArray
-from mercer._validation import Interval, Real, parameters
+from mercer._validation import Interval, Real, StrOptions, check_is_fitted, parameters
 from mercer.engine import ArrayTable, Rows
 from mercer.estimators.regression import KernelRegressor
 from mercer.estimators.shell import BASIS_CONSTRAINTS, OnBasis, Shell, make_executor
 from mercer.exceptions import NegativeVarianceWarning, warn
 from mercer.methods.frame import Frame
 from mercer.methods.reduced_rank import ROUNDING, ReducedRankVariance, fit_reduced_rank
-from mercer.model import KernelExpansion
-from mercer.solvers.ridge import RidgeSolution
+from mercer.model import Calibration, KernelExpansion
+from mercer.solvers.ridge import Choice, RidgeSolution
 
 
 @stored
@@ -36,15 +36,19 @@ class ReducedRankRegressor(KernelRegressor, OnBasis, Shell):
     ----------
     kernel, n_basis, basis, intercept, random_state, n_jobs, verbose
         As in ``NystromRegressor``.
-    noise : float, default=0.1
-        λ, above zero: the weights are residuals over λ.
+    noise : float, "auto", "gcv" or "loo", default="auto"
+        As in ``NystromRegressor``, whose distribution of the targets this method shares: "auto" maximises their
+        marginal likelihood, "loo" is the leave-one-out error of ``NystromRegressor``. Above zero: the weights are
+        residuals over λ.
 
     Attributes
     ----------
     coefficients_ : array (n,) or (n, p)
         Weights of the training rows (those of positive weight).
-    kernel_, basis_, basis_index_, rank_, intercept_, expansion_
-        As in ``NystromRegressor``.
+    noise_ : float
+        λ in use: the one given or chosen.
+    kernel_, basis_, basis_index_, rank_, intercept_, scale_, calibration_, loo_error_, expansion_
+        As in ``NystromRegressor``; the leave-one-out residuals are this model's own, of up to 512 rows.
 
     See Also
     --------
@@ -70,18 +74,19 @@ class ReducedRankRegressor(KernelRegressor, OnBasis, Shell):
     ((200,), array([1.]))
     """
 
-    noise: float = 0.1
-    intercept: bool = False
+    noise: float | Choice = "auto"
+    intercept: bool = True
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **BASIS_CONSTRAINTS,
-        "noise": [Interval(Real, 0, None, closed="left")],
+        "noise": [Interval(Real, 0, None, closed="left"), StrOptions({"auto", "gcv", "loo"})],
     }
 
     expansion_: KernelExpansion = field(init=False)
     _used_frame: Frame = field(init=False)
     _solution: RidgeSolution = field(init=False)
     _precisions: FloatArray = field(init=False)
+    _calibrated: Sometimes[Calibration | None] = field(init=False)
 
     def check_stored(self) -> None:
         """Refuse weights and a solution of another expansion or basis."""
@@ -99,10 +104,20 @@ class ReducedRankRegressor(KernelRegressor, OnBasis, Shell):
                 "or NystromRegressor or CommitteeRegressor, which interpolate."
             )
         frame = self._choose_frame(table, np.dtype(np.float64))
-        self.expansion_, variance = fit_reduced_rank(
-            table, frame, noise=float(self.noise), intercept=bool(self.intercept), executor=make_executor(self)
-        )
-        self._used_frame, self._solution, self._precisions = frame, variance.solution, variance.precisions
+        noise: Any = self.noise if isinstance(self.noise, str) else float(self.noise)
+        fit = fit_reduced_rank(table, frame, noise=noise, intercept=bool(self.intercept), executor=make_executor(self))
+        self.expansion_, self._calibrated = fit.expansion, fit.calibration
+        self._used_frame, self._solution, self._precisions = frame, fit.variance.solution, fit.variance.precisions
+        self._check_calibration()
+
+    @property
+    def noise_(self) -> float:
+        """λ in use: the one given or chosen."""
+        check_is_fitted(self)
+        return self._solution.noise
+
+    def _calibration(self) -> Calibration | None:
+        return getattr(self, "_calibrated", None)
 
     @property
     def _frame(self) -> Frame:

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from mercer._stored import stored
+from mercer._stored import Sometimes, stored
 from mercer._stored.checks import check_index, need
 from mercer._typing import FloatArray, IntArray
 from mercer.basis import Basis
@@ -31,15 +31,20 @@ from mercer.engine import (
     Block,
     ConditionalStatistics,
     Executor,
+    Influences,
     Rows,
     SomeRows,
     conditional_statistics,
+    influences,
     nearest_points,
 )
 from mercer.kernels import Kernel
+from mercer.methods.exact import DECIDING_ROWS, choose_noise
 from mercer.methods.frame import Frame, target_shift, used_rows
-from mercer.model import KernelExpansion, as_dtype
-from mercer.solvers.ridge import RidgeProblem, RidgeSolution
+from mercer.methods.left_out import leave_out
+from mercer.model import Calibration, KernelExpansion, as_dtype
+from mercer.model.calibration import SAMPLE, sample_rows
+from mercer.solvers.ridge import Choice, RidgeProblem, RidgeSolution
 
 PARTITIONS = ("random", "kmeans", "order")
 
@@ -56,6 +61,7 @@ class Batch:
     table: ArrayTable
     blocks: list[Block] | None  # None: each row by itself
     noise: float
+    shuffled: Sometimes[bool] = False  # whether blocks are rows at random, so that a few of them are a sample
 
     def check_stored(self) -> None:
         """Refuse blocks beyond the rows."""
@@ -67,6 +73,19 @@ class Batch:
                 need(0 <= block.start <= block.stop <= n_rows, "a block goes beyond the rows.")
             else:
                 check_index(block, n_rows, "a block")
+
+    @property
+    def least_noise(self) -> float:
+        """The least λ/ω of a row."""
+        weights = self.table.weights
+        return self.noise if weights is None else self.noise / max(1.0, float(np.max(weights)))
+
+    @property
+    def used(self) -> IntArray:
+        """Numbers of the rows of positive weight; those of random blocks in random order."""
+        if self.blocks is None or not self.shuffled:
+            return used_rows(self.table, self.noise)
+        return np.concatenate([np.arange(self.table.n_rows)[block] for block in self.blocks])
 
 
 @stored(also=("expansion",))
@@ -123,25 +142,67 @@ class CommitteeSummary:
         r"""Logarithm of the marginal likelihood, summed over the outputs.
 
         :math:`-\frac12(\log|VV^\top + \Lambda| + y^\top(VV^\top + \Lambda)^{-1}y + n\log 2\pi)`, by the lemmas of
-        Sylvester and Woodbury; with an intercept, integrated over its flat prior.
+        Sylvester and Woodbury, for :math:`\sigma^2(VV^\top + \Lambda)` at the best σ of each output; with an
+        intercept, integrated over its flat prior. A row of weight 2 is two rows. Constant outputs are left out.
         """
         problem, solution = self._problem, self._solution
         # |VVᵀ + Λ| = |I + A||Λ|, and root is (I + A)^(-1/2)
-        determinant = self.statistics.log_determinant - 2.0 * float(np.linalg.slogdet(solution.root)[1])
-        freedom = self.statistics.n_used
-        if problem.intercept:
+        determinant = self.statistics.repeated_log_determinant - 2.0 * float(np.linalg.slogdet(solution.root)[1])
+        if problem.has_intercept:
             determinant += np.log(problem.total_weight)
-            freedom -= 1
-        # yᵀ(VVᵀ + Λ)⁻¹y = yᵀΛ⁻¹y - cᵀu
-        squares = problem.squares - np.sum(problem.cross * solution.weights, axis=0)
-        return float(-0.5 * np.sum(determinant + squares + freedom * np.log(2.0 * np.pi)))
+        # σ² = yᵀ(VVᵀ + Λ)⁻¹y/n
+        scales = self.expansion.scales[self.expansion.scales > 0]
+        return float(-0.5 * np.sum(determinant + problem.freedom * np.log(2.0 * np.pi * np.e * scales**2)))
+
+    def calibration(self, batches: Sequence[Batch], executor: Executor) -> Calibration | None:
+        """Leave-one-out residuals, at the basis, of a sample of the rows seen; None without noise.
+
+        f without a row is predicted as at a new input: from the basis, not from the other rows of the block. Cost: about
+        that of the blocks in which the sample is, once more; few of them where blocks are random.
+        """
+        if "_calibration" not in vars(self):
+            vars(self)["_calibration"] = self._calibrate(batches, executor)
+        calibration: Calibration | None = vars(self)["_calibration"]
+        return calibration
+
+    def _calibrate(self, batches: Sequence[Batch], executor: Executor) -> Calibration | None:
+        if any(batch.noise <= 0 for batch in batches):
+            return None
+        bounds = np.cumsum([0, *(len(batch.used) for batch in batches)])
+        sample, parts = sample_rows(np.arange(bounds[-1]), SAMPLE), []
+        for batch, start, stop in zip(batches, bounds[:-1], bounds[1:], strict=True):
+            wanted = sample[(start <= sample) & (sample < stop)] - start
+            if len(wanted):
+                # Of rows in random order the first are a sample, and in few blocks.
+                index = batch.used[: len(wanted)] if batch.shuffled else batch.used[wanted]
+                found, some = self._influences(batch, index, executor), batch.table.subset(index)
+                parts.append(leave_out(found, some.targets, some.weights, noise=batch.noise))
+        return Calibration.joined(parts) if parts else None
+
+    def _influences(self, batch: Batch, index: IntArray, executor: Executor) -> Influences:
+        """Of some rows of a batch."""
+        solution, features = self._solution, self.frame.features(whitened=True)
+        intercept = solution.shifted_intercept(self.target_shift)
+        if batch.blocks is None:
+            some = batch.table.subset(index)
+            return influences(some, features, solution, intercept, noise=batch.noise, blocks=None, executor=executor)
+        members = [np.arange(batch.table.n_rows)[block] for block in batch.blocks]
+        chosen = np.zeros(batch.table.n_rows, dtype=bool)
+        chosen[index] = True
+        needed = [number for number, rows in enumerate(members) if np.any(chosen[rows])]
+        found = influences(
+            batch.table, features, solution, intercept,
+            noise=batch.noise, blocks=[batch.blocks[number] for number in needed], executor=executor,
+        )  # fmt: skip
+        place = np.empty(batch.table.n_rows, dtype=np.intp)
+        within = np.concatenate([members[number] for number in needed])
+        place[within] = np.arange(len(within))
+        return Influences(*(values[place[index]] for values in found))
 
     @cached_property
     def _problem(self) -> RidgeProblem:
-        n_targets = float(self.statistics.n_used)
-        return self.frame.problem(
-            self.statistics.normal, self.target_shift, intercept=self.intercept, n_targets=n_targets
-        )
+        sums, n_targets = self.statistics.normal, self.statistics.n_targets
+        return self.frame.problem(sums, self.target_shift, intercept=self.intercept, n_targets=n_targets)
 
     @cached_property
     def _solution(self) -> RidgeSolution:
@@ -163,8 +224,8 @@ def transduced(
     At its basis points a committee combines what each block knows of those very values; anywhere else it interpolates.
     So the best basis for a set of queries is the set (footnote 2 of document 000).
 
-    Returns the mean (n, p) at the queries, the standard deviation or covariance asked for, and the statistics of each
-    pass.
+    Returns the mean (n, p) at the queries, the standard deviation or covariance asked for in units of the model's σ,
+    whatever the basis, and the statistics of each pass.
     """
     n = queries.n_rows
     n_batches = 1 if return_cov else -(-n // batch_size)
@@ -189,6 +250,18 @@ def transduced(
             spread[index] = np.sqrt(expansion.variances(rows, executor=executor))
         passes.append(local.statistics)
     return as_dtype(mean, queries.dtype), spread, passes
+
+
+def likeliest_noise(choice: Choice, table: ArrayTable, kernel: Kernel, *, intercept: bool, executor: Executor) -> float:
+    """The noise of the exact process, which a committee approximates, by a sample of the rows: see ``choose_noise``.
+
+    The committee's own likelihood would take a pass over the rows for each noise, because Λ depends on it.
+    """
+    some = table.subset(sample_rows(used_rows(table, 1.0), DECIDING_ROWS))
+    points = some.rows.take(np.arange(some.n_rows)).astype(np.float64, copy=False)
+    weights = np.ones(len(points)) if some.weights is None else some.weights
+    rows = ArrayRows(points, checked=True)
+    return choose_noise(choice, rows, kernel, points, some.targets, weights, intercept=intercept, executor=executor)
 
 
 # ------------------------------------------------------------------------------- rows parted into blocks

@@ -30,7 +30,7 @@ from mercer.solvers.conjugate_gradient import IterativeSolution
 from mercer.solvers.dense import CholeskyFactor, cholesky_in_place
 from mercer.solvers.ridge import Choice, LeftOut, RidgeProblem
 
-_DECIDING_ROWS = 1500  # by which the noise is chosen: their eigenvalues take about a second
+DECIDING_ROWS = 1500  # by which the noise is chosen: their eigenvalues take about a second
 _CALIBRATING_ROWS = 1024  # that are left out: with more, that would take as long as the fit
 
 
@@ -110,7 +110,7 @@ def choose_noise(
 
     Of more than 1500 rows, 1500 decide: what they say of the noise is what all say of it, if not as precisely.
     """
-    index = sample_rows(np.arange(len(targets)), _DECIDING_ROWS)
+    index = sample_rows(np.arange(len(targets)), DECIDING_ROWS)
     matrix = kernel_matrix(SomeRows(rows, index), kernel, points[index], executor=executor)
     targets, weights = targets[index], weights[index]
     if not (np.all(np.isfinite(matrix)) and np.all(np.diagonal(matrix) >= 0)):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -17,12 +18,15 @@ from mercer.methods.committee import Batch, CommitteeSummary
 from mercer.methods.frame import Frame, target_shift
 from mercer.methods.nystrom import Settings, Summary
 from mercer.methods.sparse_objective import SparseObjective
-from mercer.model import KernelExpansion
+from mercer.model import Calibration, KernelExpansion
 
 _RANGE = np.log(1e4)  # parameters are looked for within this factor of where they start
 _FEW_POINTS = 500
 _LEAST_NOISE = 1e-6  # times the mean square of the targets
 _NOISE_RATIOS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0)  # to the prior variance; a search starts from the best of them
+# Times the length scales given. With as many points as rows and short length scales any noise looks like a function:
+# a search that starts there ends at interpolation. Longer ones are where the noise can be told apart.
+_LENGTHS = (1.0, 2.0, 4.0, 8.0)
 _FARTHEST = 100.0  # standard deviations of the rows that a point may move
 _STRIDES = 3.0  # per √m: a third of it did better than all of it, and than a tenth, on two data sets
 
@@ -42,6 +46,7 @@ class PseudoInputFit:
     frame: Frame
     noise: float
     expansion: KernelExpansion
+    calibration: Calibration | None
     objective: float  # logarithm of the likelihood, or its bound
     n_iter: int
     is_over: bool  # whether the search ended by itself
@@ -52,44 +57,53 @@ def fit_pseudo_inputs(
     start: Frame,
     *,
     kind: Literal["fitc", "vfe"],
-    noise: float,
+    noise: float | None,
     intercept: bool,
     freedom: Freedom,
     max_iter: int,
     tol: float,
     executor: Executor,
 ) -> PseudoInputFit:
-    """Search from a basis, a kernel and a noise; weights of the table are above zero."""
+    """Search from a basis, a kernel and a noise (None for the best of a few); weights of the table are above zero."""
     centred = table.shifted(target_shift(table, intercept=intercept)).targets
     unit = _root_mean_square(centred, table.weights)
     if not 1e-152 < unit < 1e152:
         raise ValueError(f"the targets are of size {unit:.1g}, whose square cannot be a variance: scale them.")
     scaled = ArrayTable(table.rows, centred / unit, table.weights)
     objective = SparseObjective(scaled, kind, executor)
-    first = _Point(start.kernel * unit**-2, start.basis.points, noise * unit**-2)
+    first = _Point(start.kernel * unit**-2, start.basis.points, 1.0 if noise is None else noise * unit**-2)
+    if noise is None and not (freedom.kernel and freedom.noise):
+        first = _with_best_noise(objective, first)
+        noise = first.noise * unit**2
     best, result = _search(objective, first, freedom, max_iter=max_iter, tol=tol)
     kernel = best.kernel * unit**2 if freedom.kernel else start.kernel
     frame = Frame.build(kernel, Basis(points=best.points, note=start.basis.note), np.dtype(np.float64), steady=True)
-    noise = best.noise * unit**2 if freedom.noise else noise
+    noise = best.noise * unit**2 if noise is None or freedom.noise else noise
     n_rows = objective.n_rows
+    expansion, calibration = _model(table, frame, kind=kind, noise=noise, intercept=intercept, executor=executor)
+    if freedom.kernel or freedom.noise:  # the units of the targets are in the kernel and the noise
+        expansion = replace(expansion, scale=np.ones(table.n_outputs))
     return PseudoInputFit(
         frame=frame,
         noise=noise,
-        expansion=_expansion(table, frame, kind=kind, noise=noise, intercept=intercept, executor=executor),
+        expansion=expansion,
+        calibration=calibration,
         objective=-float(result.fun) * n_rows - n_rows * table.n_outputs * float(np.log(unit)),
         n_iter=int(result.nit),
         is_over=bool(result.success) or int(result.nit) < max_iter,
     )
 
 
-def _expansion(
+def _model(
     table: ArrayTable, frame: Frame, *, kind: str, noise: float, intercept: bool, executor: Executor
-) -> KernelExpansion:
+) -> tuple[KernelExpansion, Calibration | None]:
     if kind == "fitc":
-        summary = CommitteeSummary.start(frame, table, intercept=intercept)
-        return summary.plus(Batch(table, None, noise), executor).expansion
+        batch, empty = Batch(table, None, noise), CommitteeSummary.start(frame, table, intercept=intercept)
+        seen = empty.plus(batch, executor)
+        return seen.expansion, seen.calibration([batch], executor)
     settings = Settings(noise=noise, intercept=intercept, prior=True)
-    return Summary.start(frame, table, settings).plus(table, executor).solved[0]
+    summary = Summary.start(frame, table, settings).plus(table, executor)
+    return summary.solved[0], summary.calibration(executor)
 
 
 def _root_mean_square(targets: FloatArray, weights: FloatArray | None) -> float:
@@ -129,7 +143,7 @@ def _search(
 
 
 def _with_balanced_noise(objective: SparseObjective, start: _Point) -> _Point:
-    """The start with its best noise, and the best common factor of kernel and noise.
+    """The start with its best noise and length scales, and the best common factor of kernel and noise.
 
     A start whose noise is far too small for its kernel and points makes a search flee to a flat function. The noise
     is looked for up to the prior variance only: beyond, noise alone explains everything.
@@ -137,11 +151,30 @@ def _with_balanced_noise(objective: SparseObjective, start: _Point) -> _Point:
     prior = float(np.mean(start.kernel.diagonal(start.points)))
     if not prior > 0:
         return start
-    kernel, points = start.kernel * (1.0 / prior), start.points
-    factors, values = zip(*(objective.best_factor(kernel, points, noise) for noise in _NOISE_RATIOS), strict=True)
-    best = int(np.argmin(values))
-    factor = float(factors[best])
-    return _Point(kernel * factor, points, _NOISE_RATIOS[best] * factor)
+    candidates = []
+    for kernel, ratio in product(_stretched(start.kernel * (1.0 / prior)), _NOISE_RATIOS):
+        factor, value = objective.best_factor(kernel, start.points, ratio)
+        candidates.append((value, _Point(kernel * factor, start.points, ratio * factor)))
+    return min(candidates, key=lambda candidate: candidate[0])[1]
+
+
+def _stretched(kernel: Kernel) -> list[Kernel]:
+    """The kernel, and those of longer length scales."""
+    parameters = kernel.get_log_parameters()
+    names = [name for name in parameters if name.endswith("length_scale")]
+    factors = _LENGTHS if names else _LENGTHS[:1]
+    return [
+        kernel.with_log_parameters({**parameters, **{name: parameters[name] + np.log(factor) for name in names}})
+        for factor in factors
+    ]
+
+
+def _with_best_noise(objective: SparseObjective, start: _Point) -> _Point:
+    """The start with the best of a few noises, for the kernel as it is."""
+    prior = float(np.mean(start.kernel.diagonal(start.points)))
+    noises = [ratio * (prior if prior > 0 else 1.0) for ratio in _NOISE_RATIOS]
+    values = [objective.value(start.kernel, start.points, noise) for noise in noises]
+    return start._replace(noise=noises[int(np.argmin(values))])
 
 
 class _Coordinates:

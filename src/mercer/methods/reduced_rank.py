@@ -21,29 +21,35 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
-from mercer._typing import FloatArray
+from mercer._typing import FloatArray, IntArray
 from mercer.engine import (
     ArrayRows,
     ArrayTable,
     Executor,
     Features,
+    Influences,
     Pass,
     Rows,
     Tile,
     features_times,
     gram_matrix,
     kernel_diagonal,
-    normal_statistics,
 )
 from mercer.kernels import Section
-from mercer.methods.frame import Frame, target_shift, used_rows
-from mercer.model import KernelExpansion
-from mercer.solvers.ridge import RidgeSolution
+from mercer.methods.frame import Frame, used_rows
+from mercer.methods.left_out import leave_out
+from mercer.methods.nystrom import Settings, Summary
+from mercer.model import Calibration, KernelExpansion
+from mercer.model.calibration import sample_rows
+from mercer.solvers.ridge import Choice, RidgeSolution
 
 ROUNDING = 1e-8  # a variance above minus this share of the prior's is zero
+_CALIBRATING_ROWS = 512  # that are left out: each takes a product of all rows with the basis
+_KNOWN = 1e-12  # a difference below this share of what it is taken from is rounding
 _REFUSED_ERROR = 1e-3  # rounding of predictions, as a share of the targets, beyond which a noise is too small
 
 
@@ -117,49 +123,94 @@ class ReducedRankVariance:
         result = prior + self._correction(queries, executor, full=True)
         return np.asarray((result + result.T) / 2), np.diagonal(prior)
 
-    def _correction(self, queries: FloatArray, executor: Executor, *, full: bool) -> FloatArray:
-        """What the data take from the prior (co)variance of the queries."""
+    def influences(self, index: IntArray, expansion: KernelExpansion, executor: Executor) -> Influences:
+        """Of some of the points: see ``left_out``."""
+        solution, points, precisions = self.solution, self.points[index], self.precisions[index]
+        v, root, left, products = self._residuals(points, executor, full=False)
+        # [V, 1]ᵀΛ⁻¹e_i is ω/λ [v, 1], and with [v - h, 1 - 1ᵀΛ⁻¹e] as above ∂f/∂y = [v - h, …]ᵀΣ[v, 1]ω/λ + e_iω/λ
+        own = (v - solution.mean) @ solution.root.T
+        prior = self.frame.kernel.diagonal(points)
+        slopes = np.einsum("ij,ij->i", root, own) + solution.constant * left + prior - _squares(v)
+        variances = prior + _squares(root) - _squares(v) + solution.constant * left**2 - products[-1]
+        # M⁻¹_ii = ω/λ - (ω/λ)² [v, 1]ᵀΣ[v, 1]
+        share = 1.0 - precisions * (_squares(own) + solution.constant)
+        share[share <= _KNOWN] = 0.0
+        fitted = expansion.evaluate(ArrayRows(points, checked=True), executor=executor)
+        return Influences(fitted, variances, precisions * slopes, expansion.coefficients[index], precisions * share)
+
+    def _residuals(
+        self, queries: FloatArray, executor: Executor, *, full: bool
+    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """v, Σ^(1/2)[v - h, …] without its last entry, 1 - 1ᵀΛ⁻¹e, and the sums of ``_ResidualPass``."""
         solution, features = self.solution, self.frame.features(whitened=True)
         queries = queries.astype(np.float64, copy=False)
         table = ArrayTable(ArrayRows(self.points, checked=True), weights=self.precisions)
         products, m = executor.reduce(_ResidualPass(features, queries, full), table), features.n_features
         v = features.tile(queries)
         left = 1.0 - products[m]  # of the constant's weight
-        root = (v - products[:m].T - np.outer(left, solution.mean)) @ solution.root.T
+        return v, (v - products[:m].T - np.outer(left, solution.mean)) @ solution.root.T, left, products
+
+    def _correction(self, queries: FloatArray, executor: Executor, *, full: bool) -> FloatArray:
+        """What the data take from the prior (co)variance of the queries."""
+        solution, m = self.solution, len(self.frame.lower)
+        v, root, left, products = self._residuals(queries, executor, full=full)
         if full:
             return root @ root.T + solution.constant * np.outer(left, left) - v @ v.T - products[m + 1 :]
-        squares = np.einsum("ij,ij->i", root, root) - np.einsum("ij,ij->i", v, v)
-        return np.asarray(squares + solution.constant * left**2 - products[m + 1])
+        return np.asarray(_squares(root) - _squares(v) + solution.constant * left**2 - products[m + 1])
+
+
+def _squares(matrix: FloatArray) -> FloatArray:
+    return np.asarray(np.einsum("ij,ij->i", matrix, matrix))
+
+
+class ReducedRankFit(NamedTuple):
+    """The model, what its error bars are computed from, and how it does on rows that are left out."""
+
+    expansion: KernelExpansion
+    variance: ReducedRankVariance
+    calibration: Calibration
 
 
 def fit_reduced_rank(
-    table: ArrayTable, frame: Frame, *, noise: float, intercept: bool, executor: Executor
-) -> tuple[KernelExpansion, ReducedRankVariance]:
+    table: ArrayTable, frame: Frame, *, noise: float | Choice, intercept: bool, executor: Executor
+) -> ReducedRankFit:
     """Solve for the weights of all rows of positive weight."""
-    features, shift = frame.features(whitened=True), target_shift(table, intercept=intercept)
-    shifted = table.shifted(shift)
-    # (I + VᵀΛ⁻¹V) u = VᵀΛ⁻¹y
-    sums = normal_statistics(shifted, features, executor=executor)
-    solution = frame.problem(sums, shift, intercept=intercept).solve(noise)
-    # α = Λ⁻¹(y - b - Vu)
-    index = used_rows(table, noise)
+    features, settings = frame.features(whitened=True), Settings(noise, intercept, prior=True)
+    # The targets have the distribution that the subset of representers gives them, and with it their likelihood.
+    summary = Summary.start(frame, table, settings).plus(table, executor)
+    index = used_rows(table, 1.0 if isinstance(noise, str) else noise)
     points = table.rows.take(index).astype(np.float64, copy=False)
-    precisions = np.full(len(index), 1.0 / noise) if table.weights is None else table.weights[index] / noise
-    _check_rounding(frame, points, precisions, noise)
-    rows = ArrayRows(points, checked=True)
+    weights = np.ones(len(index)) if table.weights is None else table.weights[index]
+    chosen = max(summary.solved[1], _smallest_noise(frame, points, weights)) if isinstance(noise, str) else noise
+    _check_rounding(frame, points, weights, chosen)
+    # (I + VᵀΛ⁻¹V) u = VᵀΛ⁻¹y
+    shift = summary.target_shift
+    solution = frame.problem(summary.statistics, shift, intercept=intercept).solve(chosen)
+    # α = Λ⁻¹(y - b - Vu)
+    rows, precisions, targets = ArrayRows(points, checked=True), weights / chosen, table.targets[index]
     fitted = features_times(rows, features, solution.weights, executor=executor) + solution.intercept
-    coefficients = precisions[:, np.newaxis] * (shifted.targets[index] - fitted)
-    expansion = KernelExpansion(frame.kernel, points, coefficients, solution.shifted_intercept(shift))
-    return expansion, ReducedRankVariance(frame, points, solution, precisions)
+    coefficients = precisions[:, np.newaxis] * (table.shifted(shift).targets[index] - fitted)
+    expansion = KernelExpansion(
+        frame.kernel, points, coefficients, solution.shifted_intercept(shift), scale=solution.scale
+    )
+    variance = ReducedRankVariance(frame, points, solution, precisions)
+    some = sample_rows(np.arange(len(points)), _CALIBRATING_ROWS)
+    found = variance.influences(some, expansion, executor)
+    return ReducedRankFit(expansion, variance, leave_out(found, targets[some], weights[some], noise=chosen))
 
 
-def _check_rounding(frame: Frame, points: FloatArray, precisions: FloatArray, noise: float) -> None:
+def _smallest_noise(frame: Frame, points: FloatArray, weights: FloatArray) -> float:
+    """The least noise that rounding allows."""
     # Residuals are known to eps|y|; divided by the noise and summed with n kernel values this is what comes of it.
-    largest = float(np.max(precisions * frame.kernel.diagonal(points), initial=0.0))
-    error = float(np.finfo(np.float64).eps) * len(points) * largest
-    if not error <= _REFUSED_ERROR:
+    largest = float(np.max(weights * frame.kernel.diagonal(points), initial=0.0))
+    return float(np.finfo(np.float64).eps) * len(points) * largest / _REFUSED_ERROR
+
+
+def _check_rounding(frame: Frame, points: FloatArray, weights: FloatArray, noise: float) -> None:
+    smallest = _smallest_noise(frame, points, weights)
+    if not noise >= smallest:
         raise ValueError(
             f"noise={noise:.3g} is too small for {len(points)} rows: weights are residuals divided by the noise, and "
-            f"rounding would be {error:.1g} of the targets. Use {noise * error / _REFUSED_ERROR:.1g} or more, or "
+            f"rounding would be {_REFUSED_ERROR * smallest / noise:.1g} of the targets. Use {smallest:.1g} or more, or "
             "NystromRegressor."
         )

@@ -18,6 +18,7 @@ var_{-i} + λ/ω_i    ``variances``       (k,)      of a new observation, in uni
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -154,6 +155,12 @@ class Calibration:
         variances = beyond + noise * leverages / left + noise / share
         known = np.all(np.isfinite(residuals), axis=1) & np.isfinite(variances) & (variances > 0) & (weights > 0)
         return cls(targets[known], residuals[known], variances[known], weights[known])
+
+    @classmethod
+    def joined(cls, parts: Sequence[Calibration]) -> Calibration:
+        """Calibration by the rows of all parts."""
+        names = ("targets", "residuals", "variances", "weights")
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
     @property
     def values(self) -> FloatArray:

@@ -7,11 +7,14 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import rbf_kernel
 
-from mercer import CommitteeRegressor, NystromRegressor, PseudoInputRegressor
 from mercer.engine import ArrayTable, Threads, as_rows
 from mercer.kernels import Gaussian, Linear, Matern
 from mercer.methods.sparse_objective import SparseObjective
 from tests.doubles import GuardedRows
+from tests.given_noise import CommitteeRegressor, NystromRegressor, PseudoInputRegressor
+
+# Models are poor on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::mercer.exceptions.GeneralisationWarning")
 
 N = 150
 STILL = {"fit_points": False, "fit_kernel": False, "fit_noise": False}

@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 
-from mercer import CommitteeRegressor
 from mercer.kernels import Gaussian, Matern
+from tests.given_noise import CommitteeRegressor
 from tests.walks import COMMITTEES, N, assert_close, jitter_where_there_is_no_noise, targets_for
+
+# Models are poor on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::mercer.exceptions.GeneralisationWarning")
 
 each_partition = pytest.mark.parametrize("options", COMMITTEES, ids=str)
 

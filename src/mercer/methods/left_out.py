@@ -1,0 +1,30 @@
+r"""Leave-one-out residuals of models that are linear in the targets, by how far each row decides on them.
+
+With M the system that was solved (bordered by ones if there is an intercept), :math:`\alpha = M^{-1}y` and
+:math:`t = \partial f(x_i)/\partial y_i`, a row of noise :math:`\lambda/\omega` that loses a part s of its weight gets
+the noise :math:`\lambda/(\omega - s)`: M changes by a multiple of :math:`e_ie_i^\top`, and
+
+.. math:: f_{-i}(x_i) = f(x_i) - t\alpha_i/d, \qquad \operatorname{var}_{-i}f(x_i) = \operatorname{var}f(x_i) + t^2/d,
+    \qquad d = M^{-1}_{ii} + \frac{\omega(\omega - s)}{\lambda s}.
+
+A row of weight 2 is two rows, of which one is left out, s = 1; a row of a weight below 1 is left out whole, s = ω.
+"""
+
+import numpy as np
+
+from mercer._typing import FloatArray
+from mercer.engine import Influences
+from mercer.model import Calibration
+
+
+def leave_out(found: Influences, targets: FloatArray, weights: FloatArray | None, *, noise: float) -> Calibration:
+    """Calibration by rows of which each is left out of the model; those that the model cannot do without are dropped."""
+    weights = np.ones(len(targets)) if weights is None else weights
+    share = np.minimum(weights, 1.0)
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        d = found.precisions + weights * ((weights - share) / (noise * share))
+        d[~(d > 0)] = np.nan
+        residuals = targets - found.fitted + (found.slopes / d)[:, np.newaxis] * found.coefficients
+        variances = found.variances + found.slopes**2 / d + noise / share
+    known = np.all(np.isfinite(residuals), axis=1) & np.isfinite(variances) & (variances > 0)
+    return Calibration(targets[known], residuals[known], variances[known], weights[known])
