@@ -41,8 +41,8 @@ class Conditioned:
     @property
     def n_targets(self):
         """Rows counted by their weights, less one for an intercept."""
-        n = len(self.system)
-        return max(n, 0 if self.weights is None else np.sum(self.weights)) - self.intercept
+        weights = np.ones(len(self.system)) if self.weights is None else self.weights
+        return max(np.sum(weights), np.sum(weights) ** 2 / np.sum(weights**2)) - self.intercept
 
     @property
     def scale(self):

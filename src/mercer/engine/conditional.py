@@ -34,7 +34,7 @@ from mercer._typing import AnyArray, FloatArray
 from mercer.engine.blocks import BlockTable
 from mercer.engine.passes import Executor, RowPass, Tile
 from mercer.engine.products import OnFeatures
-from mercer.engine.statistics import AugmentedPass, Features, NormalStatistics
+from mercer.engine.statistics import AugmentedPass, Features, NormalStatistics, effective_number
 from mercer.engine.table import ArrayTable, Block
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.kernels import Kernel
@@ -93,8 +93,10 @@ class ConditionalStatistics:
 
     @property
     def n_targets(self) -> float:
-        """How many targets there are: a row of weight 2 has two; rows of small weights have one."""
-        return max(self.total_weight, float(self.n_used))
+        """How many targets the rows are worth in a likelihood; see ``effective_number``."""
+        return (
+            effective_number(self.total_weight, self.normal.weight_squares) if self.total_weight else float(self.n_used)
+        )
 
     @property
     def repeated_log_determinant(self) -> float:
@@ -132,10 +134,12 @@ class _ConditionalPass(AugmentedPass[ConditionalStatistics]):
     def _count(self, state: ConditionalStatistics, tile: Tile, n_used: int) -> None:
         if tile.weights is None:
             state.total_weight += n_used
+            state.normal.weight_squares += n_used
             return
         used = tile.weights[np.isfinite(self.noises(tile))]
         total = float(np.sum(used))
         state.total_weight += total
+        state.normal.weight_squares += float(np.sum(used**2))
         state.log_weights += float(np.sum(np.log(used)))
         if self.noise > 0:
             state.log_repeats += (total - len(used)) * float(np.log(self.noise))

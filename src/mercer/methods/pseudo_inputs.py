@@ -103,7 +103,7 @@ def _model(
         return seen.expansion, seen.calibration([batch], executor)
     settings = Settings(noise=noise, intercept=intercept, prior=True)
     summary = Summary.start(frame, table, settings).plus(table, executor)
-    return summary.solved[0], summary.calibration(executor)
+    return summary.solved[0], summary.calibration
 
 
 def _root_mean_square(targets: FloatArray, weights: FloatArray | None) -> float:
