@@ -21,6 +21,7 @@ y, ρ       ``targets`` and so on   (k, p)   of a sample of rows
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -103,12 +104,16 @@ class Prequential:
         )
         return replace(new, **self._joined(new, forgetting))
 
+    def of_fit(self, squares: FloatArray, weight: float, count: int, *, free: bool) -> Prequential:
+        """With the sums q and N of a fit to all rows; the sample stays."""
+        return replace(self, squares=squares, weight=max(weight - free, 0.0), count=float(max(count - free, 0)))
+
     def merged(self, other: Prequential) -> Prequential:
         """With the rows of another stream, beside these; neither forgets."""
         sums = {name: getattr(self, name) + getattr(other, name) for name in ("squares", "weight", "count")}
-        return replace(self, **sums, **self._joined(other, 1.0))  # type: ignore[arg-type]
+        return replace(self, **sums, **self._joined(other, 1.0))
 
-    def _joined(self, other: Prequential, forgetting: float) -> dict[str, FloatArray]:
+    def _joined(self, other: Prequential, forgetting: float) -> dict[str, Any]:
         """A sample of both samples."""
         numbers = np.concatenate([self.numbers, other.numbers])
         if forgetting < 1.0:
@@ -120,7 +125,7 @@ class Prequential:
             kept = kept[np.argsort(numbers[kept], kind="stable")]
         else:
             kept = np.argsort(numbers, kind="stable")
-        parts = {"numbers": numbers[kept]}
+        parts: dict[str, Any] = {"numbers": numbers[kept]}
         for name in ("targets", "residuals", "variances", "weights"):
             parts[name] = np.concatenate([getattr(self, name), getattr(other, name)])[kept]
         return parts
@@ -179,7 +184,7 @@ class Moments:
     @property
     def mean(self) -> FloatArray:
         """Of the targets, (p,)."""
-        return self._means(self.sums[np.newaxis])[0]
+        return np.asarray(self._means(self.sums[np.newaxis])[0])
 
     def _means(self, sums: FloatArray) -> FloatArray:
         return self.origin + sums[:, 1 : 1 + len(self.origin)] / np.where(sums[:, :1] > 0, sums[:, :1], 1.0)

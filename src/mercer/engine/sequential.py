@@ -18,6 +18,7 @@ from mercer.engine.executors.sequence import Sequence
 from mercer.engine.executors.threads import blas_threads
 from mercer.engine.passes import Pass, Tile
 from mercer.engine.prequential import Learned, Moments, Prequential
+from mercer.engine.statistics import NormalStatistics
 from mercer.engine.stream_values import StreamValues
 from mercer.engine.table import Table
 from mercer.exceptions import NotPositiveDefiniteError
@@ -67,7 +68,7 @@ class SequentialLearner:
         if not len(rows):
             return np.empty(0)
         shifts, units = self._shifts_and_units(targets, weights)
-        first, is_free = self.recursion.n_seen, self._has_constant and self.recursion.n_seen == 0
+        first, is_free = self.recursion.n_seen, self.has_constant and self.recursion.n_seen == 0
         residuals, variances = self._learn(rows, targets - shifts if self._is_centred else targets, weights, units)
         learned = Learned(first, targets, weights, residuals, variances)
         rules, track = self.recursion.rules, self.track or Prequential.nothing(self.n_outputs)
@@ -204,6 +205,20 @@ class SequentialLearner:
         A[fixed:, fixed:] = recursion.K_inverse[fixed:, fixed:] @ self.kernel(self.points, points)
         return A.T @ data @ A, A.T @ cross, squares
 
+    def restate(self, sums: NormalStatistics) -> None:
+        """Solve for the coefficients anew, from sums of [φ, y, 1][φ, y, 1]ᵀ on the dictionary; y is shifted."""
+        recursion, m = self.recursion, len(self.points)
+        order = [-1] * recursion.n_fixed + [*range(m)]  # of [φ, y, 1] the constant comes first
+        data_part, cross = sums.sums[np.ix_(order, order)], sums.sums[order, m:-1]
+        explained = recursion.restate(data_part, self.kernel(self.points), cross)
+        costs = np.diagonal(sums.moments)[:-1] - explained
+        recursion.cost = float(np.sum(recursion.rules.scored(costs)))
+        recursion.hidden_cost = float(np.sum(costs)) - recursion.cost
+        track = self.track or Prequential.nothing(self.n_outputs)
+        self.track = track.of_fit(
+            np.maximum(costs, 0.0) / recursion.rules.noise, sums.total_weight, sums.n_rows, free=self.has_constant
+        )
+
     def map_outputs(self, signs: FloatArray) -> None:
         """Go on with other outputs, each of which is plus or minus one of these: columns of ``signs`` (p, q)."""
         self.recursion.coefficients = np.ascontiguousarray(self.recursion.coefficients @ signs)
@@ -213,8 +228,11 @@ class SequentialLearner:
     @property
     def intercept(self) -> FloatArray:
         """The constant of each output, (p,): a function of its own, the mean of the targets, or zero."""
-        if self.recursion.n_fixed:
-            return self.recursion.coefficients[0].copy()
+        return self.recursion.coefficients[0].copy() if self.recursion.n_fixed else self.shift
+
+    @property
+    def shift(self) -> FloatArray:
+        """What is subtracted from targets, (p,): their mean, if they are centred, or zero."""
         return self.moments.mean if self._is_centred else np.zeros(self.n_outputs)  # type: ignore[union-attr]
 
     @property
@@ -222,7 +240,8 @@ class SequentialLearner:
         return self.moments is not None and self.moments.centred
 
     @property
-    def _has_constant(self) -> bool:
+    def has_constant(self) -> bool:
+        """Whether there is an intercept, of either kind."""
         return self._is_centred or self.recursion.rules.intercept
 
     @property

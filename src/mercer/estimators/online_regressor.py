@@ -102,8 +102,7 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
     def learn_one(self, x: Mapping[Any, Any], y: float, w: float = 1.0) -> None:
         """Learn one row given as a mapping from features to numbers, as river has it; w is its weight.
 
-        The first row names the features; later a missing one is 0, and others are ignored. The length scale must not
-        be a median: there are no rows to compute it from.
+        The first row names the features; later a missing one is 0, and others are ignored.
         """
         if w == 0:
             return
@@ -115,8 +114,15 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
                 raise ValueError(f"the model has {self._n_outputs} outputs: learn_one takes one.")
             self._learn_one(self._one(x), np.array([[float(y)]]), float(w))
 
-    def predict_one(self, x: Mapping[Any, Any]) -> float:
-        """Predict the mean of one row; 0 before anything was learned."""
+    def predict_one(self, x: Mapping[Any, Any], return_std: bool = False) -> Any:
+        """Predict the mean of one row, and on request the standard deviation of the function there.
+
+        Before anything was learned they are 0 and infinite.
+        """
         if not hasattr(self, "_state"):
-            return 0.0
-        return float(self._evaluate_one(self._one(x))[0])
+            return (0.0, np.inf) if return_std else 0.0
+        row = self._one(x)
+        mean = float(self._evaluate_one(row)[0])
+        if not return_std:
+            return mean
+        return mean, float(np.sqrt(self._state.variance_one(row)) * self._scales()[0])
