@@ -9,7 +9,7 @@ N = 400
 
 
 def make(**options):
-    return OnlineRegressor(**({"kernel": Gaussian(1.0), "noise": 0.1, "max_basis": 25} | options))
+    return OnlineRegressor(**({"kernel": Gaussian(1.0), "noise": 0.1, "max_basis": 25, "intercept": False} | options))
 
 
 def close(actual, expected, tolerance=1e-8):

@@ -1,14 +1,13 @@
 """The online estimators as river's own, for its pipelines and metrics; needs river.
 
 They learn what ``OnlineRegressor`` and ``OnlineClassifier`` of ``mercer`` learn by ``learn_one``. Rows come one at a
-time, so a length scale cannot be found from data: a kernel given by its name has the length scale √d, d being the
-number of features of the first row, which suits standardised features.
+time; a kernel given by its name takes its length scale from the first 128 of them, and starts over with each of these.
 
 Examples
 --------
 >>> from river import datasets, evaluate, metrics, preprocessing
 >>> from mercer.river import OnlineRegressor
->>> model = preprocessing.StandardScaler() | OnlineRegressor(max_basis=50, intercept=True)
+>>> model = preprocessing.StandardScaler() | OnlineRegressor(max_basis=50)
 >>> metric = evaluate.progressive_val_score(datasets.TrumpApproval().take(300), model, metrics.MAE())
 >>> metric.get() < 2
 True
@@ -16,12 +15,10 @@ True
 
 from typing import Any, ClassVar
 
-import numpy as np
 from river import base
 
 from mercer.estimators.online_classifier import OnlineClassifier as _Classifier
 from mercer.estimators.online_regressor import OnlineRegressor as _Regressor
-from mercer.kernels import Kernel, as_kernel
 
 
 class _Online(base.Estimator):
@@ -40,7 +37,7 @@ class _Online(base.Estimator):
         gain_tol: float = 1e-4,
         selection: str = "supervised",
         forgetting: float = 1.0,
-        intercept: bool = False,
+        intercept: bool = True,
     ) -> None:
         self.kernel = kernel
         self.noise = noise
@@ -56,10 +53,7 @@ class _Online(base.Estimator):
         """Learn one row of weight w."""
         model = self._model
         if model is None:
-            kernel: Kernel = as_kernel(self.kernel)
-            if kernel.needs_data:
-                kernel = kernel.set_params(length_scale=float(np.sqrt(max(1, len(x)))))
-            model = self._estimator(**(self._get_params() | {"kernel": kernel}))
+            model = self._estimator(**self._get_params())
         model.learn_one(x, y, w)
         self._model = model
 
@@ -82,6 +76,10 @@ class OnlineClassifier(_Online, base.Classifier):
     def predict_one(self, x: dict[Any, Any], **_options: Any) -> Any:
         """Predict the label; None before anything was learned."""
         return None if self._model is None else self._model.predict_one(x)
+
+    def predict_proba_one(self, x: dict[Any, Any], **_options: Any) -> dict[Any, float]:
+        """Probabilities of the classes seen so far; empty before anything was learned."""
+        return {} if self._model is None else dict(self._model.predict_proba_one(x))
 
     @property
     def _multiclass(self) -> bool:

@@ -10,6 +10,7 @@ from mercer.engine.executors.threads import Threads, blas_threads
 from mercer.engine.memory import available_memory
 from mercer.engine.nearest import nearest_points, nearest_rows, neighbour_distance
 from mercer.engine.passes import Executor, Pass, RowPass, Scratch, Tile, given_executor, using
+from mercer.engine.prequential import Moments
 from mercer.engine.products import (
     Evaluation,
     OnFeatures,
@@ -49,6 +50,7 @@ __all__ = [
     "Executor",
     "Features",
     "Influences",
+    "Moments",
     "NormalStatistics",
     "OnFeatures",
     "Pass",

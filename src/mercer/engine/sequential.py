@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from mercer._stored import stored
+from mercer._stored import Sometimes, stored
 from mercer._stored.checks import check_finite, check_kernel, check_shape, need
 from mercer._typing import FloatArray, IntArray
 from mercer.engine.executors.sequence import Sequence
 from mercer.engine.executors.threads import blas_threads
 from mercer.engine.passes import Pass, Tile
+from mercer.engine.prequential import Learned, Moments, Prequential
+from mercer.engine.statistics import NormalStatistics
 from mercer.engine.stream_values import StreamValues
 from mercer.engine.table import Table
 from mercer.exceptions import NotPositiveDefiniteError
@@ -41,11 +43,16 @@ class SequentialLearner:
     kernel: Kernel  # with numbers for parameters
     recursion: BlockRecursion  # coefficients, cost, counts
     points: FloatArray  # (m, d), the dictionary
+    track: Sometimes[Prequential | None]  # None in files of earlier versions, until rows are learned
+    moments: Sometimes[Moments | None]  # None if gains are measured in squared units of the targets
 
-    def __init__(self, kernel: Kernel, rules: Rules, n_features: int, n_outputs: int) -> None:
+    def __init__(
+        self, kernel: Kernel, rules: Rules, n_features: int, n_outputs: int, *, moments: Moments | None = None
+    ) -> None:
         self.kernel = kernel
         self.recursion = BlockRecursion(rules, n_outputs)
         self.points = np.empty((0, n_features))
+        self.track, self.moments = Prequential.nothing(n_outputs), moments
         self._values = StreamValues(kernel)
 
     def learn(self, rows: FloatArray, targets: FloatArray, weights: FloatArray | None = None) -> FloatArray:
@@ -58,23 +65,54 @@ class SequentialLearner:
         # One layout, so that code is compiled once: C order, writable.
         weights = np.ones(len(rows)) if weights is None else weights
         rows, targets, weights = (np.require(given, np.float64, ["C", "W"]) for given in (rows, targets, weights))
-        start, residuals, prior, n_grown = 0, np.empty(len(rows)), self._prior(rows), self.recursion.n_grown
-        if self.recursion.rules.intercept and self.recursion.n_seen == 0 and len(rows):
+        if not len(rows):
+            return np.empty(0)
+        shifts, units = self._shifts_and_units(targets, weights)
+        first, is_free = self.recursion.n_seen, self.has_constant and self.recursion.n_seen == 0
+        residuals, variances = self._learn(rows, targets - shifts if self._is_centred else targets, weights, units)
+        learned = Learned(first, targets, weights, residuals, variances)
+        rules, track = self.recursion.rules, self.track or Prequential.nothing(self.n_outputs)
+        self.track = track.plus(learned, noise=rules.noise, forgetting=rules.forgetting, free=is_free)
+        squares = np.sum(rules.scored(residuals) ** 2, axis=1)
+        if is_free:  # nothing was known of the constant
+            squares[0] = np.sum(rules.scored(targets[0]) ** 2)
+        return np.asarray(squares)
+
+    def _shifts_and_units(self, targets: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """What is subtracted from the targets of each row if they are centred, and the unit of its gain."""
+        if self.moments is None:
+            return targets, np.ones(len(targets))
+        rules = self.recursion.rules
+        moments = self.moments.plus(targets, weights, forgetting=rules.forgetting, hidden=rules.hidden)
+        self.moments, shifts, units = moments
+        return shifts, units
+
+    def _learn(
+        self, rows: FloatArray, targets: FloatArray, weights: FloatArray, units: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Learn rows; returns their residuals (n, p) before that, and the variances (n,) that were expected."""
+        start, prior, n_grown = 0, self._prior(rows), self.recursion.n_grown
+        residuals, variances = np.empty(targets.shape), np.empty(len(rows))
+        if self.recursion.rules.intercept and self.recursion.n_seen == 0:
             if self.recursion.begin(float(prior[0]), targets[0], float(weights[0])):
                 self.points = rows[:1].copy()
-            start, residuals[0] = 1, float(np.sum(targets[0] ** 2))
+            start, residuals[0], variances[0] = 1, targets[0], prior[0]
         n_left = len(rows) - start
         small = n_left * (n_left + len(self.points)) < _SMALL  # holding BLAS would take longer than the work
         # The products of a block are too small for more threads of BLAS.
         with nullcontext() if small else blas_threads(1):
             while start < len(rows):
-                squares = self._learn_some(rows[start:], prior[start:], targets[start:], weights[start:])
-                residuals[start : start + len(squares)] = squares
-                start += len(squares)
+                rest = slice(start, None)
+                found = self._learn_some(rows[rest], prior[rest], targets[rest], weights[rest], units[rest])
+                done = slice(start, start + len(found[1]))
+                residuals[done], variances[done] = found
+                start = done.stop
         self.recursion.mirror(n_grown)
-        return residuals
+        return residuals, variances
 
-    def _learn_some(self, rows: FloatArray, prior: FloatArray, targets: FloatArray, weights: FloatArray) -> FloatArray:
+    def _learn_some(
+        self, rows: FloatArray, prior: FloatArray, targets: FloatArray, weights: FloatArray, units: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
         """Learn some of the first rows, as many as can be interrupted soon and as their kernel values allow."""
         m, fixed = len(self.points), int(self.recursion.rules.intercept)
         most = max(m, min(self.recursion.rules.max_basis, max(2 * m, m + _PIECE)))
@@ -83,15 +121,18 @@ class SequentialLearner:
         if source is None:
             number = _PIECE if m >= _LARGE else _PIECE // 2
             source = self._values.tabulated(self.points, rows[:number], fixed)
-        origin, squares = self.recursion.learn(source, prior[:number], targets[:number], weights[:number])
+        some = slice(number)
+        origin, residuals, variances = self.recursion.learn(
+            source, prior[some], targets[some], weights[some], units[some]
+        )
         origin = origin[fixed:]  # without the constant
         if np.any(origin >= 0):
             points = np.empty((len(origin), rows.shape[1]))  # who has taken the old ones keeps them
             points[:m], points[origin >= 0] = self.points, rows[origin[origin >= 0]]
             self.points = points
-        if len(squares) < min(number, len(rows)):
-            self._values.unbind(len(squares))
-        return squares
+        if len(variances) < min(number, len(rows)):
+            self._values.unbind(len(variances))
+        return residuals, variances
 
     def copy(self) -> SequentialLearner:
         """A learner with the same future that shares nothing that changes: points are replaced, not written to."""
@@ -112,7 +153,12 @@ class SequentialLearner:
             return
         if not self.recursion.n_seen:
             self.recursion, self.points = other.recursion.copy(), other.points
+            self.track, self.moments = other.track, other.moments
             return
+        both = self.track is not None and other.track is not None
+        self.track = self.track.merged(other.track) if both else None  # type: ignore[union-attr,arg-type]
+        both = self.moments is not None and other.moments is not None
+        self.moments = self.moments.merged(other.moments) if both else None  # type: ignore[union-attr,arg-type]
         mine, theirs, fixed = self.recursion, other.recursion, int(self.recursion.rules.intercept)
         points, new = self._union(other)
         K = self.kernel(points)
@@ -159,6 +205,45 @@ class SequentialLearner:
         A[fixed:, fixed:] = recursion.K_inverse[fixed:, fixed:] @ self.kernel(self.points, points)
         return A.T @ data @ A, A.T @ cross, squares
 
+    def restate(self, sums: NormalStatistics) -> None:
+        """Solve for the coefficients anew, from sums of [φ, y, 1][φ, y, 1]ᵀ on the dictionary; y is shifted."""
+        recursion, m = self.recursion, len(self.points)
+        order = [-1] * recursion.n_fixed + [*range(m)]  # of [φ, y, 1] the constant comes first
+        data_part, cross = sums.sums[np.ix_(order, order)], sums.sums[order, m:-1]
+        explained = recursion.restate(data_part, self.kernel(self.points), cross)
+        costs = np.diagonal(sums.moments)[:-1] - explained
+        recursion.cost = float(np.sum(recursion.rules.scored(costs)))
+        recursion.hidden_cost = float(np.sum(costs)) - recursion.cost
+        track = self.track or Prequential.nothing(self.n_outputs)
+        self.track = track.of_fit(
+            np.maximum(costs, 0.0) / recursion.rules.noise, sums.total_weight, sums.n_rows, free=self.has_constant
+        )
+
+    def map_outputs(self, signs: FloatArray) -> None:
+        """Go on with other outputs, each of which is plus or minus one of these: columns of ``signs`` (p, q)."""
+        self.recursion.coefficients = np.ascontiguousarray(self.recursion.coefficients @ signs)
+        self.track = None if self.track is None else self.track.mapped(signs)
+        self.moments = None if self.moments is None else self.moments.mapped(signs)
+
+    @property
+    def intercept(self) -> FloatArray:
+        """The constant of each output, (p,): a function of its own, the mean of the targets, or zero."""
+        return self.recursion.coefficients[0].copy() if self.recursion.n_fixed else self.shift
+
+    @property
+    def shift(self) -> FloatArray:
+        """What is subtracted from targets, (p,): their mean, if they are centred, or zero."""
+        return self.moments.mean if self._is_centred else np.zeros(self.n_outputs)  # type: ignore[union-attr]
+
+    @property
+    def _is_centred(self) -> bool:
+        return self.moments is not None and self.moments.centred
+
+    @property
+    def has_constant(self) -> bool:
+        """Whether there is an intercept, of either kind."""
+        return self._is_centred or self.recursion.rules.intercept
+
     @property
     def n_outputs(self) -> int:
         """p."""
@@ -177,10 +262,17 @@ class SequentialLearner:
         check_kernel(self.kernel, self.points.shape[1])
         need(not isinstance(self.kernel, Precomputed), "the kernel of a dictionary needs rows.")
         need(self.points.dtype == np.float64, "the dictionary is not float64.")
+        track, moments = (vars(self).get(name) for name in ("track", "moments"))
+        if track is not None:
+            check_shape(track.squares, (self.n_outputs,), "squares of residuals")
+        if moments is not None:
+            check_shape(moments.origin, (self.n_outputs,), "the origin of moments")
         check_finite(self.points, "the dictionary")
 
     def rebuild_stored(self) -> None:
-        """Begin without bound rows."""
+        """Begin without bound rows; files of earlier versions have no track."""
+        for name in ("track", "moments"):
+            vars(self).setdefault(name, None)
         self._values = StreamValues(self.kernel)
 
     def __getstate__(self) -> dict[str, Any]:

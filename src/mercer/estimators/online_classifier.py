@@ -11,8 +11,10 @@ from mercer._typing import FloatArray
 from mercer._validation import parameters
 from mercer.engine import ArrayTable
 from mercer.estimators.classification import CLASS_WEIGHT, KernelClassifier
-from mercer.estimators.online_machine import OnlineMachine, State
+from mercer.estimators.online_machine import OnlineMachine
 from mercer.estimators.shell import all_or_nothing
+
+_LEAST = 1e-3  # of a probability before they are made to sum to one
 
 
 @stored
@@ -34,6 +36,7 @@ class OnlineClassifier(KernelClassifier, OnlineMachine):
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {**OnlineMachine._parameter_constraints, **CLASS_WEIGHT}
+    _by_class: ClassVar[bool] = True
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Learn more rows; the first call must name all ``classes``, unless all occur in its labels."""
@@ -44,8 +47,7 @@ class OnlineClassifier(KernelClassifier, OnlineMachine):
         """Learn one row given as a mapping from features to numbers, as river has it; w is its weight.
 
         The first row names the features; later a missing one is 0, and others are ignored. Classes may appear at any
-        time: for a new one, all earlier rows count as rows of other classes. The length scale must not be a median:
-        there are no rows to compute it from.
+        time: for a new one, all earlier rows count as rows of other classes.
         """
         self._refuse_balanced()
         if isinstance(self.class_weight, Mapping):
@@ -75,6 +77,19 @@ class OnlineClassifier(KernelClassifier, OnlineMachine):
             return self.classes_[0].item()
         return self._coding.predict(self._evaluate_one(self._one(x))[np.newaxis])[0].item()
 
+    def predict_proba_one(self, x: Mapping[Any, Any]) -> dict[Any, float]:
+        """Probabilities of the classes of one row; empty before anything was learned."""
+        if not hasattr(self, "_state"):
+            return {}
+        labels = [label.item() for label in self.classes_]
+        if len(labels) == 1:
+            return {labels[0]: 1.0}
+        values = self._evaluate_one(self._one(x))
+        values = np.array([-values[0], values[0]]) if len(labels) == 2 else values
+        # Least squares on ±1 estimate 2P - 1
+        shares = np.clip((1.0 + values) / 2.0, _LEAST, None)
+        return dict(zip(labels, (shares / np.sum(shares)).tolist(), strict=True))
+
     def _read(self, X: Any, y: Any, sample_weight: Any, *, first: bool, classes: Any = None) -> ArrayTable:
         """The table, with targets for the hidden output if there is one."""
         table = super()._read(X, y, sample_weight, first=first, classes=classes)
@@ -94,11 +109,11 @@ class OnlineClassifier(KernelClassifier, OnlineMachine):
         if not recursion.rules.hidden:
             msg = f"{label!r} is not among the classes {self.classes_.tolist()} that the model was fitted to."
             raise ValueError(msg)
-        *columns, ones = recursion.coefficients.T
         classes = np.unique(np.append(self.classes_, label))
         if classes.dtype.kind != self.classes_.dtype.kind:
             raise ValueError(f"{label!r} is of another type than the classes so far, {self.classes_.tolist()}.")
         place = int(np.flatnonzero(classes == label)[0])
+        *columns, ones = np.eye(learner.n_outputs)
         if len(classes) == 2:  # one output, positive for the second class
             columns = [columns[0] if place == 1 else -columns[0]]
         else:
@@ -106,5 +121,8 @@ class OnlineClassifier(KernelClassifier, OnlineMachine):
                 columns, recursion.cost = [-columns[0], columns[0]], 2 * recursion.cost
             columns.insert(place, -ones)
             recursion.cost += recursion.hidden_cost
-        recursion.coefficients = np.ascontiguousarray(np.column_stack([*columns, ones]))
-        self.classes_, self._state = classes, State(learner, self._state.history)
+        signs = np.column_stack([*columns, ones])
+        learner.map_outputs(signs)
+        first = self._state.first
+        first = None if first is None else replace(first, targets=first.targets @ signs)
+        self.classes_, self._state = classes, replace(self._state, learner=learner, first=first, left_out=None)

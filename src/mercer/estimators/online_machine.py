@@ -3,58 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import field, replace
 from operator import attrgetter
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from mercer._stored import Sometimes, stored
-from mercer._stored.checks import check_estimator, check_shape, need
+from mercer._stored import Sometimes
+from mercer._stored.checks import check_estimator, need
 from mercer._typing import FloatArray, IntArray, RandomState
 from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted, parameters
-from mercer.engine import ArrayTable, Features, SequentialLearner, learn_table, normal_statistics
+from mercer.engine import ArrayRows, ArrayTable, Features, Moments, SequentialLearner, learn_table, normal_statistics
+from mercer.estimators.online_state import FIRST, FirstRows, State
 from mercer.estimators.shell import Mergeable, all_or_nothing, check_same_outputs, make_executor
-from mercer.kernels import as_kernel
+from mercer.kernels import Kernel, as_kernel
 from mercer.methods.frame import resolve_kernel, used_rows
-from mercer.model import KernelExpansion, Variance
+from mercer.model import Calibration, KernelExpansion, Sample, leave_one_out
 from mercer.solvers.recursive import Rules
 
-
-@stored(name="OnlineState", also=("expansion",))
-@dataclass(frozen=True)
-class State:
-    """What was learned; replaced as a whole."""
-
-    learner: SequentialLearner
-    history: list[tuple[int, int, float]] = field(default_factory=list)  # grows, while what is learned is replaced
-
-    def check_stored(self) -> None:
-        """Refuse a model of another dictionary."""
-        expansion = vars(self).get("expansion")
-        if expansion is not None:
-            check_shape(expansion.points, self.learner.points.shape, "points of a model")
-            check_shape(expansion.intercept, (self.learner.n_scored,), "the intercept of a model")
-            same = expansion.kernel.equals(self.learner.kernel)
-            need(same and np.array_equal(expansion.points, self.learner.points), "a model is not of its dictionary.")
-
-    @cached_property
-    def mean(self) -> KernelExpansion:
-        """The model without error bars, which take a decomposition."""
-        learner, recursion = self.learner, self.learner.recursion
-        coefficients, fixed = recursion.rules.scored(recursion.coefficients), recursion.n_fixed
-        return KernelExpansion(
-            kernel=learner.kernel,
-            points=learner.points,
-            coefficients=np.ascontiguousarray(coefficients[fixed:]),
-            intercept=coefficients[0].copy() if fixed else np.zeros(coefficients.shape[1]),
-        )
-
-    @cached_property
-    def expansion(self) -> KernelExpansion:
-        """The model, made when it is first asked for."""
-        return replace(self.mean, variance=_variance(self.learner))
+_ENOUGH = 200  # rows: of fewer, residuals before learning say little of the model after all of them
 
 
 def _learned(path: str, doc: str) -> Any:
@@ -78,7 +45,7 @@ class OnlineMachine(Mergeable):
     gain_tol: float = 1e-4
     selection: Literal["supervised", "novelty"] = "supervised"
     forgetting: float = 1.0
-    intercept: bool = False
+    intercept: bool = True
     second_pass: bool = False
     record: bool = False
     random_state: RandomState = None
@@ -100,6 +67,8 @@ class OnlineMachine(Mergeable):
         "n_jobs": [None, Integral],
         "verbose": ["verbose"],
     }
+
+    _by_class: ClassVar[bool] = False  # whether early rows are left out of the calibration class by class
 
     _state: State = field(init=False)
     _features: Sometimes[tuple[Any, ...]] = field(init=False)
@@ -129,9 +98,11 @@ class OnlineMachine(Mergeable):
         if self.second_pass and self.forgetting < 1:
             raise ValueError("a second pass weighs all rows alike, a model that forgets does not: use one of the two.")
         self._start(table)
-        self._learn(table)
+        self._learn(self._counted(table))
         if self.second_pass:
             self._refit(table)
+        if self.n_seen_ >= _ENOUGH:
+            self._check_calibration()
 
     def _add_rows(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Self:
         """Learn more rows, in their order; a batch without weight is checked, and left out."""
@@ -143,9 +114,17 @@ class OnlineMachine(Mergeable):
         return self
 
     def _partial_fit(self, table: ArrayTable) -> None:
+        table = self._counted(table)
         if not hasattr(self, "_state"):
             self._start(table)
+            self._keep_first_rows()
         self._learn(table)
+
+    def _keep_first_rows(self) -> None:
+        """Keep rows until they are enough to decide a length scale, where that is a median."""
+        if as_kernel(self.kernel).needs_data:
+            first = FirstRows.nothing(self._learner.points.shape[1], self._learner.n_outputs)
+            self._state = replace(self._state, first=first)
 
     def refit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Solve for the coefficients exactly on these rows, with the dictionary as it is.
@@ -162,16 +141,27 @@ class OnlineMachine(Mergeable):
     def _start(self, table: ArrayTable) -> None:
         """Start over, with a kernel whose parameters may come from these rows."""
         kernel = resolve_kernel(self.kernel, table, self.random_state)
-        self._state = State(SequentialLearner(kernel, self._rules(), table.n_features, table.n_outputs))
+        self._state = State(self._new_learner(kernel, self._rules(), table.n_features, table.n_outputs))
+
+    def _new_learner(self, kernel: Kernel, rules: Rules, n_features: int, n_outputs: int) -> SequentialLearner:
+        """One that has seen nothing; with forgetting, an intercept is the mean of the rows that count."""
+        is_mean = self.intercept and not rules.intercept
+        moments = Moments.nothing(n_outputs, centred=is_mean, about_mean=self.intercept)
+        return SequentialLearner(kernel, rules, n_features, n_outputs, moments=moments)
+
+    def _counted(self, table: ArrayTable) -> ArrayTable:
+        """The table, with weights of zero where they are too small."""
+        if table.weights is None:
+            return table
+        weights, used = np.zeros(table.n_rows), used_rows(table, float(self.noise))
+        weights[used] = table.weights[used]
+        return replace(table, weights=weights)
 
     def _learn(self, table: ArrayTable) -> None:
         """Learn the rows in their order."""
         make_executor(self)  # which refuses n_jobs=0 before anything is learned
-        if table.weights is not None:  # weights that are too small become zero
-            weights, used = np.zeros(table.n_rows), used_rows(table, float(self.noise))
-            weights[used] = table.weights[used]
-            table = replace(table, weights=weights)
         learner, new = self._next_learner(), []
+        learner, first = self._with_length_scale(learner, table)
 
         def report(learner: SequentialLearner, n_read: int, squares: FloatArray) -> None:
             if self.record and len(squares):
@@ -181,7 +171,20 @@ class OnlineMachine(Mergeable):
 
         learn_table(learner, table, report if self.record or self.verbose else None)
         self._state.history.extend(new)
-        self._state = State(learner, self._state.history)
+        self._state = State(learner, self._state.history, first)
+
+    def _with_length_scale(
+        self, learner: SequentialLearner, table: ArrayTable
+    ) -> tuple[SequentialLearner, FirstRows | None]:
+        """The learner to go on with: if there were few rows so far, one with the length scale of those and these."""
+        before = self._state.first
+        if before is None:
+            return learner, None
+        first = before.plus(table)
+        kernel = resolve_kernel(self.kernel, first.table(), self.random_state)
+        again = self._new_learner(kernel, learner.recursion.rules, table.n_features, learner.n_outputs)
+        again.learn(before.rows, before.targets, before.weights)
+        return again, first if len(first.rows) < FIRST else None
 
     def _next_learner(self, *, check_kernel: bool = True) -> SequentialLearner:
         """A copy to go on with, so that nothing is lost if that fails or is interrupted.
@@ -192,26 +195,27 @@ class OnlineMachine(Mergeable):
         rules = self._rules()._replace(hidden=old.hidden)
         if check_kernel:
             kernel = as_kernel(self.kernel)
-            given = self.kernel_ if kernel.needs_data else kernel.resolve(self._learner.points[:0])
-            if type(kernel) is not type(self.kernel_) or not given.equals(self.kernel_):
+            resolved = self.kernel_ if kernel.needs_data else kernel.resolve(self._learner.points[:0])
+            if type(kernel) is not type(self.kernel_) or not resolved.equals(self.kernel_):
                 msg = f"the kernel was {self.kernel_} when the first rows were learned and cannot change: call fit."
                 raise ValueError(msg)
-        for name in ("noise", "intercept"):
-            if getattr(old, name) != getattr(rules, name):
-                msg = f"{name} was {getattr(old, name)} when the first rows were learned and cannot change: call fit."
+        given = {"noise": (old.noise, rules.noise), "intercept": (self._learner.has_constant, bool(self.intercept))}
+        for name, (before, now) in given.items():
+            if before != now:
+                msg = f"{name} was {before} when the first rows were learned and cannot change: call fit."
                 raise ValueError(msg)
+        if old.intercept != rules.intercept:
+            msg = "a model with an intercept either forgets or never does (forgetting=1), and cannot change: call fit."
+            raise ValueError(msg)
         learner = self._learner.copy()
         if rules != old:
             learner.change(rules)
         return learner
 
     def _begin_with(self, x: Mapping[Any, Any], n_outputs: int, hidden: int = 0) -> None:
-        """Start over with the features of a mapping, and a kernel that does not depend on data."""
+        """Start over with the features of a mapping; a median length scale is decided by the first rows."""
         self._validate_params()
         make_executor(self)  # which refuses n_jobs=0
-        kernel = as_kernel(self.kernel)
-        if kernel.needs_data:
-            raise ValueError("a median length scale needs rows: give the kernel a number.")
         if not x:
             raise ValueError("x must have at least one feature.")
         try:  # an order that does not depend on the mapping's: their own, if they have one
@@ -223,18 +227,22 @@ class OnlineMachine(Mergeable):
             isinstance(name, str) for name in self._features
         ):  # scikit-learn compares them with those of data frames
             self.feature_names_in_ = np.array(self._features, dtype=object)
-        kernel, rules = kernel.resolve(np.empty((0, n_features))), self._rules()._replace(hidden=hidden)
-        self._state = State(SequentialLearner(kernel, rules, n_features, n_outputs))
+        rules, nothing = self._rules()._replace(hidden=hidden), np.zeros((1, n_features))
+        kernel = resolve_kernel(self.kernel, ArrayTable(ArrayRows(nothing, checked=True)), None)
+        self._state = State(self._new_learner(kernel, rules, n_features, n_outputs))
+        self._keep_first_rows()
 
     def _learn_one(self, row: FloatArray, target: FloatArray, weight: float) -> None:
         """Learn one row, without the checks that arrays need; wholly or not at all."""
         if not (np.all(np.isfinite(row)) and np.all(np.isfinite(target)) and 0.0 < weight < np.inf):
             raise ValueError("a row, its target or its weight is NaN, infinite or negative.")
-        learner = self._next_learner(check_kernel=False)  # which would take longer than the row
-        square = learner.learn(row, target, np.array([weight]))
+        learner, weights = self._next_learner(check_kernel=False), np.array([weight])  # that takes longer than the row
+        table = ArrayTable(ArrayRows(row, checked=True), target, weights)
+        learner, first = self._with_length_scale(learner, table)
+        square = learner.learn(row, target, weights)
         if self.record:
             self._state.history.append((learner.recursion.n_seen, len(learner.points), float(square[0])))
-        self._state = State(learner, self._state.history)
+        self._state = State(learner, self._state.history, first)
 
     def _evaluate_one(self, row: FloatArray) -> FloatArray:
         """The model's values at one row, without the machinery that many rows need."""
@@ -250,30 +258,27 @@ class OnlineMachine(Mergeable):
 
     def _refit(self, table: ArrayTable) -> None:
         """Solve for the coefficients exactly, by one pass over rows, on the dictionary found."""
-        learner = self._next_learner()
+        learner, executor = self._next_learner(), make_executor(self)
         if not len(learner.points):  # then the recursion is exact, as it has represented nothing
             return
-        recursion, m = learner.recursion, len(learner.points)
-        features = Features(learner.kernel, learner.points)
-        sums = normal_statistics(table, features, executor=make_executor(self))
-        order = [-1] * recursion.n_fixed + [*range(m)]  # of [φ, y, 1] the constant comes first
-        data_part, cross = sums.sums[np.ix_(order, order)], sums.sums[order, m:-1]
-        explained = recursion.restate(data_part, learner.kernel(learner.points), cross)
-        costs = np.diagonal(sums.moments)[:-1] - explained
-        recursion.cost = float(np.sum(recursion.rules.scored(costs)))
-        recursion.hidden_cost = float(np.sum(costs)) - recursion.cost
-        self._state = State(learner, self._state.history)
+        sums = normal_statistics(
+            table.shifted(learner.shift), Features(learner.kernel, learner.points), executor=executor
+        )
+        learner.restate(sums)
+        state, n_scored = State(learner, self._state.history), learner.n_scored
+        sample = Sample.draw(table)
+        some = replace(sample, targets=sample.targets[:, :n_scored]).table()
+        left_out = leave_one_out(state.expansion, some, noise=self.noise_, executor=executor)
+        self._state = replace(state, left_out=left_out)
 
     def _rules(self) -> Rules:
-        if self.intercept and self.forgetting < 1:
-            raise ValueError("forgetting returns to the prior, and an intercept has none: use one of the two.")
         return Rules(
             noise=float(self.noise),
             max_basis=int(self.max_basis),
             novelty_tol=float(self.novelty_tol),
             gain_tol=float(self.gain_tol) if self.selection == "supervised" else None,
             forgetting=float(self.forgetting),
-            intercept=bool(self.intercept),
+            intercept=bool(self.intercept) and self.forgetting == 1,
         )
 
     def merge(self, other: Self) -> Self:
@@ -301,7 +306,7 @@ class OnlineMachine(Mergeable):
             raise ValueError("cannot merge classifiers that learned by learn_one: their classes were added one by one.")
         if not self.kernel_.equals(other.kernel_):
             raise ValueError(f"cannot merge models with different kernels, {self.kernel_} and {other.kernel_}.")
-        if (mine.noise, mine.intercept) != (theirs.noise, theirs.intercept):
+        if (mine.noise, self._learner.has_constant) != (theirs.noise, other._learner.has_constant):
             raise ValueError("cannot merge models of different noise, or with and without an intercept.")
         if mine.forgetting < 1.0 or theirs.forgetting < 1.0:
             raise ValueError("cannot merge models that forget: their state depends on when they saw each row.")
@@ -320,6 +325,15 @@ class OnlineMachine(Mergeable):
 
     def _mean_expansion(self) -> KernelExpansion:
         return self._state.mean
+
+    def _calibration(self) -> Calibration | None:
+        return self._state.calibration(by_class=self._by_class)
+
+    @property
+    def noise_(self) -> float:
+        """λ in use."""
+        check_is_fitted(self)
+        return self._learner.recursion.rules.noise
 
     @property
     def basis_index_(self) -> IntArray:
@@ -354,19 +368,3 @@ def _number(value: Any, name: Any) -> float:
         return float(value)
     except (TypeError, ValueError):
         raise ValueError(f"feature {name!r} is {value!r}, which is not a number.") from None
-
-
-def _variance(learner: SequentialLearner) -> Variance:
-    """k(x, x) - |v|² + λ [1, k]P⁻¹[1, k]ᵀ, with k = Lv, as |Rv - c|² and a constant."""
-    fixed, noise, P_inverse = learner.recursion.n_fixed, learner.recursion.rules.noise, learner.recursion.P_inverse
-    m, lower = len(learner.points), np.linalg.cholesky(learner.kernel(learner.points))
-    square = noise * lower.T @ P_inverse[fixed:, fixed:] @ lower
-    values, vectors = np.linalg.eigh((square + square.T) / 2)
-    scale = np.sqrt(np.maximum(values, 0.0))
-    root = scale[:, np.newaxis] * vectors.T  # RᵀR = square
-    offset, constant = np.zeros(m), 0.0
-    if fixed:
-        cross = vectors.T @ (noise * lower.T @ P_inverse[1:, 0])
-        offset = -np.divide(cross, scale, out=np.zeros(m), where=scale > 0)
-        constant = noise * float(P_inverse[0, 0]) - float(offset @ offset)
-    return Variance(lower=np.asfortranarray(lower), root=root, offset=offset, constant=constant)

@@ -27,22 +27,23 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
     ----------
     kernel : str, kernel or callable, default="gaussian"
         A name ("gaussian", "matern", "linear", "polynomial"), a kernel of ``mercer.kernels``, or a function. A median
-        length scale is found from the first batch.
+        length scale is that of the rows of ``fit``, or of the first 128 rows (or more, if one batch has them): until
+        then ``partial_fit`` and ``learn_one`` start over with all rows so far.
     noise : float, default=0.1
-        λ, the weight of the penalty; above zero.
+        λ, the variance of the noise in units of σ² (``scale_``); above zero.
     max_basis : int, default=500
         Most functions in the dictionary.
     novelty_tol : float, default=1e-2
         Least novelty δ, between 0 and k(x, x).
     gain_tol : float, default=1e-4
-        Least novelty times saved cost, in squared units of the targets.
+        Least novelty times saved cost, as a share of the targets' variance so far (without an intercept: mean square).
     selection : {"supervised", "novelty"}, default="supervised"
         "novelty" leaves ``gain_tol`` out: kernel recursive least squares (KRLS).
     forgetting : float, default=1.0
         φ in (0, 1]: before each row the model returns to its prior by the share 1 - φ, for functions that drift; rows
         more than 1/(1 - φ) ago count little.
-    intercept : bool, default=False
-        Whether to add a constant that is not penalised; not with forgetting.
+    intercept : bool, default=True
+        Whether to add a constant that is not penalised. With forgetting it is the discounted mean of the targets.
     second_pass : bool, default=False
         Whether ``fit`` solves for the coefficients exactly, by a second pass over the rows, once the dictionary is
         found; see ``refit``.
@@ -64,6 +65,11 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
         Numbers of these rows among all rows seen.
     coefficients_ : array (m,) or (m, p)
     intercept_ : float or array (p,)
+    scale_ : float or array (p,)
+        σ: root of the mean squared residual before learning, in units of what was expected.
+    calibration_, loo_error_ : float or array (p,)
+        Of a sample of late rows, before they were learned (after a second pass: left out).
+    noise_ : float
     cost_ : float
         Regularised cost of all rows seen, as the recursion approximates it.
     n_seen_, n_grown_, n_pruned_ : int
@@ -102,8 +108,7 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
     def learn_one(self, x: Mapping[Any, Any], y: float, w: float = 1.0) -> None:
         """Learn one row given as a mapping from features to numbers, as river has it; w is its weight.
 
-        The first row names the features; later a missing one is 0, and others are ignored. The length scale must not
-        be a median: there are no rows to compute it from.
+        The first row names the features; later a missing one is 0, and others are ignored.
         """
         if w == 0:
             return
@@ -115,8 +120,15 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
                 raise ValueError(f"the model has {self._n_outputs} outputs: learn_one takes one.")
             self._learn_one(self._one(x), np.array([[float(y)]]), float(w))
 
-    def predict_one(self, x: Mapping[Any, Any]) -> float:
-        """Predict the mean of one row; 0 before anything was learned."""
+    def predict_one(self, x: Mapping[Any, Any], return_std: bool = False) -> Any:
+        """Predict the mean of one row, and on request the standard deviation of the function there.
+
+        Before anything was learned they are 0 and infinite.
+        """
         if not hasattr(self, "_state"):
-            return 0.0
-        return float(self._evaluate_one(self._one(x))[0])
+            return (0.0, np.inf) if return_std else 0.0
+        row = self._one(x)
+        mean = float(self._evaluate_one(row)[0])
+        if not return_std:
+            return mean
+        return mean, float(np.sqrt(self._state.variance_one(row)) * self._scales()[0])

@@ -98,7 +98,9 @@ class Data(NamedTuple):
     prior: FloatArray  # (n,), k(x, x)
     targets: FloatArray  # (n, p)
     weights: FloatArray  # (n,)
-    residuals: FloatArray  # (n,), |ρ|², to be filled in
+    units: FloatArray  # (n,), in which gains are measured
+    residuals: FloatArray  # (n, p), ρ, to be filled in
+    variances: FloatArray  # (n,), δ + λkᵀu, to be filled in
     first: int  # number of the first row
 
 

@@ -105,17 +105,17 @@ class BlockRecursion:
         return grown
 
     def learn(
-        self, source: Source, prior: FloatArray, targets: FloatArray, weights: FloatArray
-    ) -> tuple[IntArray, FloatArray]:
+        self, source: Source, prior: FloatArray, targets: FloatArray, weights: FloatArray, units: FloatArray
+    ) -> tuple[IntArray, FloatArray, FloatArray]:
         """Learn rows with k(x, x) and targets (n, p), in blocks; with an intercept, ``begin`` comes first.
 
-        Returns the row that each function in use came from, or -1 if it was there, and the squared error of each row
-        before it was learned, summed over outputs. If there are fewer than rows, the others were not learned: of a
-        source that computes values, one is too far, or its room is used up. If it fails, some blocks may have been
-        learned: work on a copy, as estimators do.
+        Returns the row that each function in use came from, or -1 if it was there, and the residuals ρ (n, p) of rows
+        before they were learned and the variances δ + λkᵀu (n,) that were expected. If there are fewer than rows, the
+        others were not learned: of a source that computes values, one is too far, or its room is used up. If it fails,
+        some blocks may have been learned: work on a copy, as estimators do.
         """
-        n_rows, before, done = len(prior), self.n_seen, 0
-        data, fixed = Data(prior, targets, weights, np.empty(n_rows), before), int(self.rules.intercept)
+        n_rows, before, done, fixed = len(prior), self.n_seen, 0, int(self.rules.intercept)
+        data = Data(prior, targets, weights, units, np.empty(targets.shape), np.empty(n_rows), before)
         block, matrices = self._open(n_rows, source)
         while done < n_rows:
             done += int(learn_blocks(block, matrices, source, data, done))
@@ -128,7 +128,7 @@ class BlockRecursion:
             self.n_refreshed += 1
             block.tally["drift"] = 0.0
         self._close(block, matrices, done)
-        return np.where(self.births >= before, self.births - before, -1), data.residuals[:done]
+        return np.where(self.births >= before, self.births - before, -1), data.residuals[:done], data.variances[:done]
 
     def _open(self, n_rows: int, source: Source) -> tuple[Block, Matrices]:
         """Memory for blocks, with the state before them, and matrices with room for the functions that rows may become.

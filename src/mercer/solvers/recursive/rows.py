@@ -43,12 +43,12 @@ def learn_rows(block: Block, before: Matrices, data: Data, start: Any) -> None:
         for o in range(len(block.w)):  # ρ = y - kᵀw
             k_w = k_w if o == 0 else _product(block.values, t, block.w, o, here)
             rho = data.targets[row, o] - k_w
-            block.steps[o] = rho * share
+            block.steps[o], data.residuals[row, o] = rho * share, rho
             if o < tally.n_scored:
                 square += rho * rho
             else:
                 hidden += rho * rho
-        data.residuals[row] = square
+        data.variances[row] = max(delta, 0.0) + noise * k_u
         # P⁻¹ - uuᵀ/Δ, w + (ρ/Δ)u, ξ + ρ²/Δ
         _step(block, tally, -share, here, (-square * share, -hidden * share))
         if not delta > max(rules.novelty_tol, LEAST_NOVELTY * prior):
@@ -56,7 +56,7 @@ def learn_rows(block: Block, before: Matrices, data: Data, start: Any) -> None:
         # Δ_b = δ(λ + δ/Δ), κ = ρ/(λΔ + δ); the row saves κ²Δ_b
         pivot, total = delta * (noise + delta / Delta), noise * Delta + delta
         gain = square / total**2 * pivot
-        if rules.gain_tol >= 0.0 and delta * gain <= rules.gain_tol:
+        if rules.gain_tol >= 0.0 and delta * gain <= rules.gain_tol * data.units[row]:
             continue
         for o in range(len(block.w)):
             block.steps[o] *= Delta / total
