@@ -97,8 +97,8 @@ def test_weights_and_several_outputs(data, solver, intercept, noise):
 @pytest.mark.parametrize("preconditioner", PRECONDITIONERS)
 def test_preconditioners_do_not_change_the_model(data, preconditioner):
     rows, targets, new, weights = data
-    reference = ExactRegressor(KERNELS[0], intercept=True).fit(rows, targets, weights)
-    model = CompactRegressor(KERNELS[0], **CG, preconditioner=preconditioner).fit(rows, targets, weights)
+    reference = ExactRegressor(KERNELS[0], intercept=True, noise=0.1).fit(rows, targets, weights)
+    model = CompactRegressor(KERNELS[0], **CG, preconditioner=preconditioner, noise=0.1).fit(rows, targets, weights)
     assert_same_moments(model, reference, new)
 
 
@@ -124,8 +124,8 @@ def test_an_incomplete_factor_that_would_not_fit_is_not_made(data, monkeypatch):
 def test_rows_in_float32(data, solver):
     rows, targets, new, _ = data
     rows, new = rows.astype(np.float32), new.astype(np.float32)
-    model = CompactRegressor(KERNELS[0], **solver).fit(rows, targets)
-    reference = ExactRegressor(KERNELS[0], intercept=True).fit(rows.astype(float), targets)
+    model = CompactRegressor(KERNELS[0], noise=0.1, **solver).fit(rows, targets)
+    reference = ExactRegressor(KERNELS[0], intercept=True, noise=0.1).fit(rows.astype(float), targets)
     mean, std = model.predict(new, return_std=True)
     expected_mean, expected_std = reference.predict(new.astype(float), return_std=True)
     assert mean.dtype == np.float32
@@ -213,7 +213,7 @@ def test_orderings_give_one_answer_and_different_fill_in():
 
 def test_fill_in_is_that_of_the_dense_factor(data):
     rows, targets, _, _ = data
-    model = CompactRegressor(KERNELS[0], solver="cholesky", ordering="natural").fit(rows, targets)
+    model = CompactRegressor(KERNELS[0], solver="cholesky", ordering="natural", noise=0.1).fit(rows, targets)
     placed = rows[model._sparse_kernel.order]
     entries = np.count_nonzero(np.tril(KERNELS[0](placed)))
     factor = np.linalg.cholesky(KERNELS[0](placed) + 0.1 * np.eye(150))
@@ -222,11 +222,11 @@ def test_fill_in_is_that_of_the_dense_factor(data):
 
 def test_auto_factors_what_is_small(data, monkeypatch):
     rows, targets, new, _ = data
-    small = CompactRegressor(KERNELS[0], tol=1e-12).fit(rows, targets)
+    small = CompactRegressor(KERNELS[0], tol=1e-12, noise=0.1).fit(rows, targets)
     assert small.solver_ == "cholesky"
     assert small.fill_in_ >= 1
     monkeypatch.setattr(compact_system, "_FACTORED", 100)
-    large = CompactRegressor(KERNELS[0], tol=1e-12).fit(rows, targets)
+    large = CompactRegressor(KERNELS[0], tol=1e-12, noise=0.1).fit(rows, targets)
     assert large.solver_ == "cg"
     assert large.fill_in_ is None
     assert_close(large.predict(new), small.predict(new))
@@ -237,9 +237,9 @@ def test_auto_factors_what_is_small(data, monkeypatch):
 def test_auto_judges_many_rows_by_parts(monkeypatch):
     rows = np.random.default_rng(0).uniform(size=(600, 2))
     monkeypatch.setattr(compact_system, "_PART", 128)
-    assert CompactRegressor(Wendland(0.15)).fit(rows, rows[:, 0]).solver_ == "cholesky"
+    assert CompactRegressor(Wendland(0.15), noise=0.1).fit(rows, rows[:, 0]).solver_ == "cholesky"
     monkeypatch.setattr(compact_system, "_FACTORED", 1000)
-    assert CompactRegressor(Wendland(0.15)).fit(rows, rows[:, 0]).solver_ == "cg"
+    assert CompactRegressor(Wendland(0.15), noise=0.1).fit(rows, rows[:, 0]).solver_ == "cg"
 
 
 def test_non_convergence_is_warned_of(data):
@@ -266,7 +266,7 @@ def least(kernel, rows):
 @each_kernel
 def test_a_guaranteed_kernel_is_not_checked(data, kernel):
     rows, targets, _, _ = data
-    assert CompactRegressor(kernel).fit(rows, targets).min_eigenvalue_ is None
+    assert CompactRegressor(kernel, noise=0.1).fit(rows, targets).min_eigenvalue_ is None
 
 
 @pytest.mark.parametrize("seed", range(5))
