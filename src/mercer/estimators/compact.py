@@ -16,12 +16,12 @@ from mercer.estimators.shell import Shell, make_executor
 from mercer.exceptions import StarvedWarning, warn
 from mercer.kernels import Compact
 from mercer.methods.compact import CompactFit, CompactVariance, fit_compact, resolve_compact
-from mercer.methods.compact_noise import unexplained_share
+from mercer.methods.compact_noise import error_left_out, unexplained_share
 from mercer.methods.compact_system import CompactSystem, Options
 from mercer.model import Calibration, KernelExpansion, as_dtype
 
 _FEW = 5  # neighbours: fewer say little
-_CORRELATED = 0.01  # kernel value, relative to k(x, x), from which on a row is a neighbour: with less it says nothing
+_CORRELATED = 1e-4  # kernel value, relative to k(x, x), above which a row is a neighbour: with less it says nothing
 _STARVED = 0.5  # share of rows with few neighbours at which a warning is due
 _UNKNOWN = 0.9  # share of the variance of a row, given all others, at which a warning is due
 _WORKS = 0.8  # squared error of rows that are left out, relative to that of the mean, below which none is
@@ -126,15 +126,13 @@ class CompactMachine(Shell):
         self.coverage_ = float(np.mean(n_neighbours >= _FEW))
         if len(n_neighbours) <= _FEW:
             return
-        unknown, left_out = unexplained_share(gram), self._calibration()
-        works = left_out is not None and left_out.relative_error() < _WORKS
-        if unknown > _UNKNOWN and not works:
-            reason = f"given all other rows, {100 * unknown:.0f} % of the variance of a row remain"
-        elif 1.0 - self.coverage_ > _STARVED and not works:
-            reason = f"{100 * (1 - self.coverage_):.0f} % of the rows have fewer than {_FEW} neighbours"
-        else:
+        unknown, works = unexplained_share(gram), error_left_out(self._calibration()) < _WORKS
+        if works or (1.0 - self.coverage_ <= _STARVED and unknown <= _UNKNOWN):
             self._check_calibration()
             return
+        reason = f"given all others with little noise, {100 * unknown:.0f} % of the variance of a row remain"
+        if 1.0 - self.coverage_ > _STARVED:
+            reason = f"{100 * (1 - self.coverage_):.0f} % of the rows have fewer than {_FEW} neighbours that matter"
         warn(f"{reason}: {_REMEDY}", StarvedWarning)
 
     def _calibration(self) -> Calibration | None:

@@ -79,7 +79,8 @@ def fit_compact(
     sparse_kernel.check_memory(rng)
     gram, order = sparse_kernel.gram(executor=executor), sparse_kernel.order
     weights = (np.ones(len(index)) if table.weights is None else table.weights[index])[order]
-    problem = Problem(sparse_kernel, gram, table.targets[index][order], weights, intercept, executor)
+    unit = _unit(table.targets[index])  # so that squares are numbers
+    problem = Problem(sparse_kernel, gram, table.targets[index][order] / unit, weights, intercept, executor)
     # Before the matrix is factored: an indefinite one has pivots that tell nothing.
     least = None
     if not kernel.is_guaranteed(points.shape[1]):
@@ -95,11 +96,11 @@ def fit_compact(
         robust_weights[index[order]] = shares
     chosen, system, solution = solved
     coefficients = np.empty_like(solution.coefficients)
-    coefficients[order] = solution.coefficients
-    scale = profiled_scale(problem.targets, solution, problem.weights)
+    coefficients[order] = solution.coefficients * unit
+    scale = unit * profiled_scale(problem.targets, solution, problem.weights)
     bound = None if least is None else least.bound
     return CompactFit(
-        expansion=KernelExpansion(kernel, points, coefficients, solution.intercept, None, scale),
+        expansion=KernelExpansion(kernel, points, coefficients, solution.intercept * unit, None, scale),
         sparse_kernel=sparse_kernel,
         system=system,
         eta=solution.eta,
@@ -107,9 +108,19 @@ def fit_compact(
         condition=system.condition(bound or 0.0, rng, executor),
         robust_weights=robust_weights,
         noise=chosen,
-        log_likelihood=None if system.factor is None else log_likelihood(problem, system, solution, chosen),
-        calibration=calibration(problem, system, solution, chosen) if chosen > 0 else None,
+        log_likelihood=None if system.factor is None else log_likelihood(problem, system, solution, chosen, unit),
+        calibration=_in_units(calibration(problem, system, solution, chosen), unit) if chosen > 0 else None,
     )
+
+
+def _unit(targets: FloatArray) -> FloatArray:
+    """Powers of two by which the targets (n, p) have a size of about one: division by them does not round."""
+    largest = np.max(np.abs(targets), axis=0)
+    return np.exp2(np.floor(np.log2(np.where(largest > 0, largest, 1.0))))
+
+
+def _in_units(of: Calibration, unit: FloatArray) -> Calibration:
+    return replace(of, targets=of.targets * unit, residuals=of.residuals * unit)
 
 
 def _solved(

@@ -129,7 +129,7 @@ def refined_noise(problem: Problem, choice: Choice, start: float, system: Compac
 
     def error(noise: float) -> float:
         found = judged(noise)
-        return np.inf if found is None else calibration(problem, *found, noise, _JUDGING_ROWS).relative_error()
+        return np.inf if found is None else error_left_out(calibration(problem, *found, noise, _JUDGING_ROWS))
 
     if choice == "auto":
         noise = _least_near(unlikelihood, start, limits)
@@ -168,17 +168,24 @@ def _least_near(score: Callable[[float], float], start: float, limits: tuple[flo
             middle, here, step = there, there, 2 * step
         ends.append(here)
     if ends[0] < ends[1]:
-        minimize_scalar(lambda x: of(float(x)), bounds=(ends[0], ends[1]), method="bounded", options={"xatol": _PRECISION})
+        precision = {"xatol": _PRECISION}
+        minimize_scalar(lambda x: of(float(x)), bounds=(ends[0], ends[1]), method="bounded", options=precision)
     return float(np.exp(min(known, key=lambda point: known[point])))
 
 
-def log_likelihood(problem: Problem, system: CompactSystem, solution: LssvmSolution, noise: float) -> float:
-    """L(λ), summed over the outputs that are not constant; needs a factor. NaN where there is nothing to judge by."""
+def log_likelihood(
+    problem: Problem, system: CompactSystem, solution: LssvmSolution, noise: float, unit: FloatArray | float = 1.0
+) -> float:
+    """L(λ), summed over the outputs that are not constant; needs a factor. NaN where there is nothing to judge by.
+
+    The targets are those of the problem, times a unit.
+    """
     n, total, assumed = len(problem.weights), float(np.sum(problem.weights)), problem.n_targets
     freedom = assumed - problem.intercept
     spread = problem.targets - solution.intercept if problem.intercept else problem.targets
     q = np.sum(spread * solution.coefficients, axis=0)
-    q = q[np.any(problem.targets != (problem.targets[0] if problem.intercept else 0.0), axis=0)]
+    used = np.any(problem.targets != (problem.targets[0] if problem.intercept else 0.0), axis=0)
+    q, unit = q[used], np.broadcast_to(unit, used.shape)[used]
     if system.factor is None or freedom <= 0 or np.any(q <= 0) or (noise <= 0 and assumed > n):
         return float("nan")
     determinant = system.factor.log_determinant + float(np.sum(np.log(problem.weights)))
@@ -186,10 +193,11 @@ def log_likelihood(problem: Problem, system: CompactSystem, solution: LssvmSolut
         determinant += (assumed - n) * np.log(noise)
     if solution.eta is not None:
         determinant += np.log(np.sum(solution.eta) / total)
-    return float(np.sum(-freedom / 2 * np.log(2 * np.pi * np.e * q / freedom) - determinant / 2))
+    each = np.log(2 * np.pi * np.e * q / freedom) + 2 * np.log(unit)
+    return float(np.sum(-freedom / 2 * each - determinant / 2))
 
 
-# ------------------------------------------------------------------------------------------------ rows that are left out
+# ------------------------------------------------------------------------------------------------ rows left out
 
 
 def calibration(
@@ -207,6 +215,11 @@ def calibration(
     fitted = solution.coefficients[places] * (noise / weights)[:, np.newaxis]
     leverages = (1.0 - diagonal * noise / weights) / weights
     return Calibration.of_fit(problem.targets[places], fitted, leverages, weights, noise=noise)
+
+
+def error_left_out(of: Calibration | None) -> float:
+    """Squared error of rows that are left out, relative to that of the mean; infinite if there are none."""
+    return np.inf if of is None or len(of.residuals) == 0 else of.relative_error()
 
 
 def unexplained_share(gram: SparseGram) -> float:
