@@ -209,7 +209,7 @@ def calibration(
     """
     places = sample_rows(np.arange(len(problem.targets)), most)
     diagonal, weights = system.inverse_entries(places), problem.weights[places]
-    if solution.eta is not None:
+    if solution.eta is not None and np.sum(solution.eta) > 0:  # as it is, unless iterations were stopped too early
         diagonal = diagonal - solution.eta[places] ** 2 / np.sum(solution.eta)
     # r = αλ/ω, and 1 - h = M⁻¹_ii λ/ω
     fitted = solution.coefficients[places] * (noise / weights)[:, np.newaxis]
