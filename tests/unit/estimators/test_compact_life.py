@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.datasets import load_digits
 
 from mercer import CompactClassifier, CompactRegressor, ExactRegressor
 from mercer.engine import SparseGram, sparse_kernel
@@ -71,6 +72,33 @@ def test_a_starved_model_warns(estimator):
     assert w[0].filename == __file__
     assert model.coverage_ == 0.0
     assert model.nnz_ == 120
+
+
+def test_what_is_zero_to_rounding_is_no_neighbour():
+    """In 300 dimensions all rows are within the support, and the matrix is the identity."""
+    rows = np.random.default_rng(0).normal(size=(40, 300))
+    with pytest.warns(StarvedWarning, match="100 % of the rows have fewer than 5 neighbours that matter"):
+        model = CompactRegressor(Wendland(26.0)).fit(rows, rows[:, 0])
+    np.testing.assert_allclose(model.kernel_(rows), np.eye(40), atol=1e-15)
+    assert model._system.gram.nnz > 500
+    assert model.coverage_ == 0.0
+    assert model.nnz_ == np.count_nonzero(model._system.gram.values)
+
+
+def test_digits_are_too_far_from_each_other():
+    X, y = load_digits(return_X_y=True)
+    with pytest.warns(StarvedWarning, match="a lower dimension of Wendland.*another estimator"):
+        CompactClassifier(random_state=0).fit(X[:800], y[:800])
+
+
+@each_solver
+def test_a_model_that_works_does_not_warn(solver):
+    rows, targets = draw(1500)
+    model = CompactRegressor(random_state=0, **solver).fit(rows, targets)
+    new, truth = draw(1500, seed=5)
+    assert model.loo_error_ == pytest.approx(np.sqrt(np.mean((model.predict(new) - truth) ** 2)), rel=0.1)
+    lower, upper = model.predict_interval(new)
+    assert 0.93 < np.mean((lower <= truth) & (truth <= upper)) < 0.97
 
 
 @each_estimator
