@@ -160,8 +160,8 @@ class CompactRegressor(KernelRegressor, CompactMachine):
     dimensions a row has no neighbours, or all rows are neighbours.
 
     A row without neighbours has the intercept as its mean, and the prior's standard deviation ``scale_`` (for
-    k(x, x) = 1) plus that of the intercept. Each standard deviation needs a solution of the system: milliseconds with a factor, much longer by
-    conjugate gradients.
+    k(x, x) = 1) plus that of the intercept. Each standard deviation needs a solution of the system: milliseconds with
+    a factor, much longer by conjugate gradients.
 
     Parameters
     ----------
