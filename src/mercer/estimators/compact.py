@@ -9,18 +9,28 @@ from mercer._stored import Sometimes, stored
 from mercer._stored.checks import check_estimator, need
 from mercer._typing import FloatArray, RandomState
 from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted, check_random_state, parameters
-from mercer.engine import ArrayTable, Rows, SparseKernel
+from mercer.engine import ArrayTable, Rows, SparseGram, SparseKernel
 from mercer.estimators.classification import CLASS_WEIGHT, KernelClassifier
 from mercer.estimators.regression import KernelRegressor
 from mercer.estimators.shell import Shell, make_executor
 from mercer.exceptions import StarvedWarning, warn
 from mercer.kernels import Compact
-from mercer.methods.compact import CompactVariance, fit_compact, resolve_compact
+from mercer.methods.compact import CompactFit, CompactVariance, fit_compact, resolve_compact
+from mercer.methods.compact_noise import error_left_out, unexplained_share
 from mercer.methods.compact_system import CompactSystem, Options
-from mercer.model import KernelExpansion, as_dtype
+from mercer.model import Calibration, KernelExpansion, as_dtype
 
 _FEW = 5  # neighbours: fewer say little
+_CORRELATED = 1e-4  # kernel value, relative to k(x, x), above which a row is a neighbour: with less it says nothing
 _STARVED = 0.5  # share of rows with few neighbours at which a warning is due
+_UNKNOWN = 0.9  # share of the variance of a row, given all others, at which a warning is due
+_WORKS = 0.8  # squared error of rows that are left out, relative to that of the mean, below which none is
+_REMEDY = (
+    "rows say little about each other, and predictions are little more than the intercept. Use a larger length scale "
+    "(length_scale='auto' gives 50 neighbours on average), a less steep kernel (a lower dimension of Wendland, a lower "
+    "exponent of CompactGaussian: whether it is definite on the rows is checked), fewer features or a learned metric, "
+    "or another estimator, such as NystromRegressor."
+)
 
 
 @parameters
@@ -28,7 +38,7 @@ class CompactMachine(Shell):
     """Parameters, fit and evaluation that regression and classification share."""
 
     kernel: Any = field(default="wendland", kw_only=False)
-    noise: float = 0.1
+    noise: float | Literal["auto", "loo"] = "auto"
     intercept: bool = True
     solver: Literal["auto", "cholesky", "cg"] = "auto"
     ordering: Literal["amd", "colamd", "rcm", "natural"] = "amd"
@@ -41,7 +51,7 @@ class CompactMachine(Shell):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "kernel": "no_validation",  # type: ignore[dict-item]  # checked, with messages of its own, by resolve_compact
-        "noise": [Interval(Real, 0, None, closed="left")],
+        "noise": [Interval(Real, 0, None, closed="left"), StrOptions({"auto", "loo"})],
         "intercept": ["boolean"],
         "solver": [StrOptions({"auto", "cholesky", "cg"})],
         "ordering": [StrOptions({"amd", "colamd", "rcm", "natural"})],
@@ -62,7 +72,9 @@ class CompactMachine(Shell):
     fill_in_: float | None = field(init=False)
     condition_estimate_: float = field(init=False)
     expansion_: KernelExpansion = field(init=False)
+    noise_: Sometimes[float] = field(init=False)
     robust_weights_: Sometimes[FloatArray] = field(init=False)
+    _calibrated: Sometimes[Calibration | None] = field(init=False)
     _sparse_kernel: SparseKernel = field(init=False)
     _eta: FloatArray | None = field(init=False)
 
@@ -80,28 +92,20 @@ class CompactMachine(Shell):
         rng, executor = self._rng(), make_executor(self)
         kernel = resolve_compact(self.kernel, table, rng=rng, random_state=self.random_state, executor=executor)
         # solver="auto" does not turn to conjugate gradients, which cannot interpolate.
-        solver = self.solver if self.noise > 0 else "cholesky"
+        noise: Any = self.noise if isinstance(self.noise, str) else float(self.noise)
+        solver = "cholesky" if noise == 0 else self.solver
         fit = fit_compact(
             table,
             kernel,
-            noise=float(self.noise),
+            noise=noise,
             intercept=bool(self.intercept),
             options=Options(solver, self.ordering, self.preconditioner, float(self.tol), int(self.max_iter)),
             robust=getattr(self, "robust", False),
             rng=rng,
             executor=executor,
         )
-        n_neighbours = np.diff(fit.system.gram.starts) - 1  # of each row, without itself
-        self.coverage_ = float(np.mean(n_neighbours >= _FEW))
-        if 1.0 - self.coverage_ > _STARVED and len(n_neighbours) > _FEW:
-            warn(
-                f"{100 * (1 - self.coverage_):.0f} % of the rows have fewer than {_FEW} neighbours within the kernel's "
-                "support: predictions there are little more than the intercept. Use a larger length scale or cut-off "
-                "(length_scale='auto' gives 50 neighbours on average), or another kernel.",
-                StarvedWarning,
-            )
         factor = fit.system.factor
-        self.kernel_, self.nnz_, self.n_iter_ = kernel, fit.system.gram.nnz, fit.system.n_iter
+        self.kernel_, self.nnz_, self.n_iter_ = kernel, fit.system.gram.n_nonzeros, fit.system.n_iter
         self.solver_ = "cg" if factor is None else "cholesky"
         self.fill_in_ = None if factor is None else factor.fill_in
         self.min_eigenvalue_, self.condition_estimate_ = fit.min_eigenvalue, fit.condition
@@ -109,10 +113,30 @@ class CompactMachine(Shell):
         self.__dict__.pop("robust_weights_", None)
         if fit.robust_weights is not None:
             self.robust_weights_ = fit.robust_weights
-        self._keep(fit.system)
+        self.noise_, self._calibrated = fit.noise, fit.calibration
+        self._keep(fit)
+        self._check_neighbours(fit.system.gram)
 
-    def _keep(self, system: CompactSystem) -> None:
+    def _keep(self, fit: CompactFit) -> None:
         """A classifier does not need the system any more."""
+
+    def _check_neighbours(self, gram: SparseGram) -> None:
+        """Warn if rows have no neighbours, or none that say anything; else if the model does not generalise."""
+        n_neighbours = gram.counts_above(_CORRELATED * float(np.max(gram.values))) - 1  # of each row, without itself
+        self.coverage_ = float(np.mean(n_neighbours >= _FEW))
+        if len(n_neighbours) <= _FEW:
+            return
+        unknown, works = unexplained_share(gram), error_left_out(self._calibration()) < _WORKS
+        if works or (1.0 - self.coverage_ <= _STARVED and unknown <= _UNKNOWN):
+            self._check_calibration()
+            return
+        reason = f"given all others with little noise, {100 * unknown:.0f} % of the variance of a row remain"
+        if 1.0 - self.coverage_ > _STARVED:
+            reason = f"{100 * (1 - self.coverage_):.0f} % of the rows have fewer than {_FEW} neighbours that matter"
+        warn(f"{reason}: {_REMEDY}", StarvedWarning)
+
+    def _calibration(self) -> Calibration | None:
+        return getattr(self, "_calibrated", None)
 
     def _rng(self) -> np.random.Generator:
         return np.random.default_rng(check_random_state(self.random_state).randint(2**31))
@@ -135,17 +159,22 @@ class CompactRegressor(KernelRegressor, CompactMachine):
     non-zeros of the factor, ``fill_in_`` times as many. Use it for inputs of few dimensions and many rows: in many
     dimensions a row has no neighbours, or all rows are neighbours.
 
-    A row without neighbours has the intercept as its mean, and the prior's standard deviation plus that of the
-    intercept. Each standard deviation needs a solution of the system: milliseconds with a factor, much longer by
-    conjugate gradients.
+    A row without neighbours has the intercept as its mean, and the prior's standard deviation ``scale_`` (for
+    k(x, x) = 1) plus that of the intercept. Each standard deviation needs a solution of the system: milliseconds with
+    a factor, much longer by conjugate gradients.
 
     Parameters
     ----------
     kernel : "wendland" or kernel of compact support, default="wendland"
         ``Wendland`` or ``CompactGaussian``. With ``length_scale="auto"``, as by name, rows have 50 neighbours on
         average. A kernel below the rule that guarantees definiteness is checked on the rows: see ``min_eigenvalue_``.
-    noise : float, default=0.1
-        λ, added to the diagonal of the kernel matrix.
+    noise : float, "auto" or "loo", default="auto"
+        λ, added to the diagonal of the kernel matrix. "auto" takes the likeliest one (marginal likelihood, restricted
+        with an intercept, at the best σ), or that of the least leave-one-out error if the likeliest predicts rows that
+        are left out worse than the mean does; "loo" always the latter. It is shared by all outputs. Up to 1500 rows,
+        and where the factor has up to two million entries, all rows decide; else the rows nearest to eight centres,
+        1500 in all (rows at random would have no neighbours). With conjugate gradients it is at least 1e-4 k(x, x),
+        and for a kernel below the rule at least what makes the matrix safely positive definite.
     intercept : bool, default=True
         As in ``NystromRegressor``; the LS-SVM has one.
     solver : {"auto", "cholesky", "cg"}, default="auto"
@@ -173,6 +202,13 @@ class CompactRegressor(KernelRegressor, CompactMachine):
         As in ``NystromRegressor``.
     coefficients_ : array (n,) or (n, p)
         Weights of the training rows (those of positive weight).
+    noise_ : float
+        λ in use: the noise variance is λ·scale_².
+    scale_, calibration_, loo_error_
+        As in ``NystromRegressor``, from 1024 rows. Without a factor, what the variance of such a row is comes from its
+        150 nearest neighbours, which makes residuals up to some percent larger.
+    log_marginal_likelihood_ : float
+        Of the targets, at the best σ, summed over the outputs; needs a factor.
     nnz_ : int
         Non-zeros of the kernel matrix.
     solver_ : str
@@ -186,7 +222,9 @@ class CompactRegressor(KernelRegressor, CompactMachine):
         What the Lanczos method finds of the kernel matrix's least eigenvalue, less its tolerance (a lower bound, unless
         an eigenvector is all but orthogonal to the random start); None if the kernel guarantees that none is negative.
     coverage_ : float
-        Share of the training rows that have at least 5 neighbours; the others are starved.
+        Share of the training rows that have at least 5 neighbours with a kernel value above 1e-4 k(x, x); the others
+        are starved. A ``StarvedWarning`` is given if these are most, or if a row is hardly known given all others,
+        unless rows that are left out are predicted clearly better than by the mean.
     robust_weights_ : array (n,)
         Hampel's weights of the rows, with ``robust=True``.
     n_iter_ : int
@@ -216,7 +254,7 @@ class CompactRegressor(KernelRegressor, CompactMachine):
     >>> model = CompactRegressor(Wendland(length_scale=0.2), noise=1e-3).fit(X, y)
     >>> mean, std = model.predict([[0.5, 0.5], [9.0, 9.0]], return_std=True)
     >>> mean.round(3), std.round(3)
-    (array([-0.14 ,  0.001]), array([0.043, 1.007]))
+    (array([-0.14 ,  0.001]), array([0.004, 0.099]))
     """
 
     robust: bool = False
@@ -227,14 +265,27 @@ class CompactRegressor(KernelRegressor, CompactMachine):
     }
 
     _system: CompactSystem = field(init=False)
+    _log_likelihood: Sometimes[float | None] = field(init=False)
 
     def check_stored(self) -> None:
         """Refuse a system of other points, too."""
         super().check_stored()
         need(self._system.gram.n_points == len(self.expansion_.points), "the system of a model has other points.")
 
-    def _keep(self, system: CompactSystem) -> None:
-        self._system = system
+    def _keep(self, fit: CompactFit) -> None:
+        self._system, self._log_likelihood = fit.system, fit.log_likelihood
+
+    @property
+    def log_marginal_likelihood_(self) -> float:
+        """Logarithm of the likelihood of the targets at the best σ (restricted, with an intercept), over all outputs.
+
+        A row of weight 2 counts as two.
+        """
+        check_is_fitted(self)
+        value: float | None = getattr(self, "_log_likelihood", None)
+        if value is None:
+            raise ValueError("log_marginal_likelihood_ needs the factor of the matrix: fit with solver='cholesky'.")
+        return value
 
     def log_determinant(self) -> tuple[float, float]:
         """Logarithm of |K + λW⁻¹| and its standard error: 0 with a factor, else it is estimated (Lanczos)."""

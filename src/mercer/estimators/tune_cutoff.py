@@ -21,7 +21,7 @@ from mercer._validation import check_random_state, check_table
 from mercer.engine import ArrayRows
 from mercer.estimators.compact import CompactMachine
 from mercer.estimators.shell import make_executor
-from mercer.exceptions import NotPositiveDefiniteError, StarvedWarning
+from mercer.exceptions import GeneralisationWarning, NotPositiveDefiniteError, StarvedWarning
 from mercer.kernels import Compact, Wendland
 from mercer.methods.compact import with_neighbours
 
@@ -193,6 +193,7 @@ class _Search:
         model = self.configured(trial, index).set_params(tol=max(_LOOSE, self._model.tol), random_state=0)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", StarvedWarning)
+            warnings.simplefilter("ignore", GeneralisationWarning)
             model.fit(self._X[index], self._y[index])
         truth, found = self._y[self._held_out], model.predict(self._X[self._held_out])
         if is_classifier(model):

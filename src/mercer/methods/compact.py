@@ -1,9 +1,9 @@
 """The LS-SVM on a kernel of compact support: the exact system, on a sparse matrix (see ``lssvm`` for the symbols)."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,11 +11,22 @@ from mercer._typing import AnyArray, FloatArray
 from mercer.engine import ArrayTable, Executor, RowPass, Rows, Sequence, SparseKernel, Tile, neighbour_distance
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.kernels import Compact, Wendland
-from mercer.methods.compact_system import CompactSystem, Options, least_eigenvalue
-from mercer.methods.exact import LssvmSolution, solve_lssvm
+from mercer.methods.compact_noise import (
+    Choice,
+    Problem,
+    calibration,
+    is_refined,
+    least_iterative_noise,
+    log_likelihood,
+    refined_noise,
+    starting_noise,
+)
+from mercer.methods.compact_system import CompactSystem, LeastEigenvalue, Options, least_eigenvalue
+from mercer.methods.exact import LssvmSolution, profiled_scale
 from mercer.methods.frame import resolve_kernel, used_rows
-from mercer.model import KernelExpansion
+from mercer.model import Calibration, KernelExpansion
 
+_SMALL = 1e-3  # noise relative to k(x, x), with which eigenvalues are compared before the noise is chosen
 _SAMPLE = 256  # rows whose neighbours are counted for length_scale="auto"
 _NEIGHBOURS = 50  # that a row is to have on average with length_scale="auto"
 _HAMPEL = (2.5, 3.0)  # robust standard deviations: full weight up to the first, almost none from the second on
@@ -39,13 +50,22 @@ class CompactFit:
     min_eigenvalue: float | None  # a bound, where the kernel does not guarantee definiteness
     condition: float
     robust_weights: FloatArray | None  # one for each row of the table
+    noise: float
+    log_likelihood: float | None  # needs the factor
+    calibration: Calibration | None  # needs noise
+
+
+class _Solved(NamedTuple):
+    noise: float
+    system: CompactSystem
+    solution: LssvmSolution
 
 
 def fit_compact(
     table: ArrayTable,
     kernel: Compact,
     *,
-    noise: float,
+    noise: float | Choice,
     intercept: bool,
     options: Options,
     robust: bool,
@@ -53,40 +73,85 @@ def fit_compact(
     executor: Executor,
 ) -> CompactFit:
     """Fit all rows of positive weight; ``robust`` fits a second time, with Hampel's weights."""
-    index = used_rows(table, noise)
+    index = used_rows(table, 1.0 if isinstance(noise, str) else noise)
     points = table.rows.take(index).astype(np.float64, copy=False)
     sparse_kernel = SparseKernel(kernel, points, table.dtype)
     sparse_kernel.check_memory(rng)
     gram, order = sparse_kernel.gram(executor=executor), sparse_kernel.order
     weights = (np.ones(len(index)) if table.weights is None else table.weights[index])[order]
-    targets = table.targets[index][order]
+    unit = _unit(table.targets[index])  # so that squares are numbers
+    problem = Problem(sparse_kernel, gram, table.targets[index][order] / unit, weights, intercept, executor)
     # Before the matrix is factored: an indefinite one has pivots that tell nothing.
-    guaranteed = kernel.is_guaranteed(points.shape[1])
-    smallest = float(np.min(noise / weights))
-    min_eigenvalue = None if guaranteed else least_eigenvalue(gram, smallest, rng, executor)
-
-    def solved(weights: FloatArray) -> tuple[CompactSystem, LssvmSolution]:
-        system = CompactSystem(gram, noise / weights, options)
-        return system, solve_lssvm(lambda right: system.solve(right, executor), targets, weights, intercept=intercept)
-
-    (system, solution), robust_weights = solved(weights), None
+    least = None
+    if not kernel.is_guaranteed(points.shape[1]):
+        smallest = _SMALL * problem.amplitude if isinstance(noise, str) else float(np.min(noise / weights))
+        least = least_eigenvalue(gram, smallest, rng, executor)
+    solved, robust_weights = _solved(problem, noise, options, least), None
     if robust:
         # y - f(x) = λα/ω
-        shares = hampel_weights(solution.coefficients * system.diagonal[:, np.newaxis], weights)
-        system, solution = solved(weights * shares)
+        shares = hampel_weights(solved.solution.coefficients * solved.system.diagonal[:, np.newaxis], weights)
+        problem = replace(problem, weights=weights * shares)
+        solved = _solved(problem, noise, options, least, solved.system)
         robust_weights = np.zeros(table.n_rows)
         robust_weights[index[order]] = shares
+    chosen, system, solution = solved
     coefficients = np.empty_like(solution.coefficients)
-    coefficients[order] = solution.coefficients
+    coefficients[order] = solution.coefficients * unit
+    scale = unit * profiled_scale(problem.targets, solution, problem.weights)
+    bound = None if least is None else least.bound
     return CompactFit(
-        expansion=KernelExpansion(kernel, points, coefficients, solution.intercept, None),
+        expansion=KernelExpansion(kernel, points, coefficients, solution.intercept * unit, None, scale),
         sparse_kernel=sparse_kernel,
         system=system,
         eta=solution.eta,
-        min_eigenvalue=min_eigenvalue,
-        condition=system.condition(min_eigenvalue or 0.0, rng, executor),
+        min_eigenvalue=bound,
+        condition=system.condition(bound or 0.0, rng, executor),
         robust_weights=robust_weights,
+        noise=chosen,
+        log_likelihood=None if system.factor is None else log_likelihood(problem, system, solution, chosen, unit),
+        calibration=_in_units(calibration(problem, system, solution, chosen), unit) if chosen > 0 else None,
     )
+
+
+def _unit(targets: FloatArray) -> FloatArray:
+    """Powers of two by which the targets (n, p) have a size of about one: division by them does not round."""
+    largest = np.max(np.abs(targets), axis=0)
+    return np.exp2(np.floor(np.log2(np.where(largest > 0, largest, 1.0))))
+
+
+def _in_units(of: Calibration, unit: FloatArray) -> Calibration:
+    return replace(of, targets=of.targets * unit, residuals=of.residuals * unit)
+
+
+def _solved(
+    problem: Problem,
+    noise: float | Choice,
+    options: Options,
+    least: LeastEigenvalue | None,
+    before: CompactSystem | None = None,
+) -> _Solved:
+    """Choose the noise, if it is not given, and solve; a system of other weights saves the order of elimination."""
+
+    def made(noise: float) -> CompactSystem:
+        if least is not None:
+            least.check(float(np.min(noise / problem.weights)))
+        if before is not None:
+            return before.with_diagonal(noise / problem.weights)
+        return CompactSystem(problem.gram, noise / problem.weights, options)
+
+    if not isinstance(noise, str):
+        system = made(noise)
+        return _Solved(noise, system, problem.solve(system))
+    needed = 0.0 if least is None else least.needed_noise
+    chosen, by_all = starting_noise(problem, noise, iterative=options.solver == "cg", needed=needed)
+    system = made(chosen)
+    if not by_all and is_refined(system):
+        chosen = refined_noise(problem, noise, chosen, system, needed=needed)
+        system = system.with_diagonal(chosen / problem.weights)
+    elif system.factor is None:  # found out by now
+        chosen = max(chosen, least_iterative_noise(problem))
+        system = system.with_diagonal(chosen / problem.weights)
+    return _Solved(chosen, system, problem.solve(system))
 
 
 def resolve_compact(

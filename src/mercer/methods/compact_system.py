@@ -3,9 +3,10 @@ r"""The system of the LS-SVM on a sparse kernel matrix, :math:`H = K + \lambda W
 Everything is in the order of places of the sparse kernel (see ``mercer.engine.sparse_kernel``).
 """
 
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from scipy import sparse
@@ -14,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from mercer._stored import stored
 from mercer._stored.checks import check_finite, check_shape, need
-from mercer._typing import FloatArray
+from mercer._typing import FloatArray, IntArray
 from mercer.engine import Executor, Sequence, SparseGram, available_memory
 from mercer.exceptions import NotPositiveDefiniteError, warn
 from mercer.solvers.conjugate_gradient import conjugate_gradient
@@ -31,6 +32,7 @@ _COARSE = 500  # points of the coarse level of the preconditioner
 _RANK_TOLERANCE = 1e-10
 _PROBES, _STEPS, _MOST_STEPS = 16, 60, 960  # of the stochastic log-determinant
 _SAFE = 0.5  # share of the noise that negative eigenvalues of K may not reach into
+_ABOVE = 1.01  # by which a noise that is chosen exceeds what is needed
 _TOLERANCE = 0.05  # of eigenvalues, relative to their size or to the noise
 _SPECTRUM_STEPS = 30  # of Lanczos, for the condition number
 _LEAST_STEPS, _DEFINITE_STEPS, _MOST_DEFINITE_STEPS = 50, 400, 4000  # until the least eigenvalue is known
@@ -85,6 +87,20 @@ class CompactSystem:
             pivots = getattr(part, "pivots", getattr(part, "diagonal", None))
             need(pivots is None or len(pivots) == n, "a factor is not of the size of its matrix.")
         need(self.factor is not None or np.all(self.diagonal > 0), "noises are not positive.")
+
+    def with_diagonal(self, diagonal: FloatArray) -> Self:
+        """The same for another λW⁻¹, factored in the same order if this one is."""
+        other = copy(self)
+        other.diagonal, other.n_iter, other._precondition = diagonal, 1, None
+        if self.factor is not None:
+            other.factor = sparse_cholesky(self.gram.plus_diagonal(diagonal), ordering=self.factor.order)
+        return other
+
+    def inverse_entries(self, places: IntArray) -> FloatArray:
+        """Entries H⁻¹_ii: exact with a factor, else from the nearest neighbours, which is less by up to a percent."""
+        if self.factor is not None:
+            return self.factor.inverse_entries(places)
+        return self.gram.local_inverse_entries(places, self.diagonal)
 
     def apply(self, vectors: FloatArray, executor: Executor) -> FloatArray:
         """H v for vectors (n, p)."""
@@ -187,8 +203,31 @@ class CompactSystem:
         return bool(steps > _MANY_STEPS)
 
 
-def least_eigenvalue(gram: SparseGram, noise: float, rng: np.random.Generator, executor: Executor) -> float:
-    """Bound the least eigenvalue of K from below; raise if K + λI is not safely positive definite."""
+class LeastEigenvalue(NamedTuple):
+    """A lower bound of the least eigenvalue of K, and whether it is close."""
+
+    bound: float
+    is_close: bool
+
+    @property
+    def needed_noise(self) -> float:
+        """The least noise with which K + λI is safely positive definite."""
+        return max(0.0, -self.bound) / _SAFE * _ABOVE
+
+    def check(self, noise: float) -> None:
+        """Raise if K + λI is not safely positive definite."""
+        if not self.bound > -_SAFE * noise:
+            state = "is" if self.is_close else "could only be bounded by"
+            raise NotPositiveDefiniteError(
+                f"the least eigenvalue of the kernel matrix {state} {self.bound:.3g}, and the noise {noise:.3g} does "
+                "not make up for it: the kernel is below the rule that guarantees definiteness, and on these rows that "
+                "matters. Use a larger noise, a larger exponent or dimension of the kernel (None guarantees it), or a "
+                "smaller length scale."
+            )
+
+
+def least_eigenvalue(gram: SparseGram, noise: float, rng: np.random.Generator, executor: Executor) -> LeastEigenvalue:
+    """Bound the least eigenvalue of K from below, as closely as it takes to compare it with a noise."""
     scale = min(noise, 0.1 * float(np.max(gram.values, initial=0.0)))
     most = min(max(_DEFINITE_STEPS, int(_DEFINITE_WORK / gram.nnz)), _MOST_DEFINITE_STEPS)
     apply, n = partial(gram.times, executor=executor), gram.n_points
@@ -196,15 +235,7 @@ def least_eigenvalue(gram: SparseGram, noise: float, rng: np.random.Generator, e
     # A residual tells that some eigenvalue is that close, and may be smaller than its distance from the least: what is
     # subtracted is the tolerance, which is larger.
     bound = min(found.bound, found.smallest - _TOLERANCE * max(abs(found.smallest), scale))
-    if not bound > -_SAFE * noise:
-        state = "is" if found.converged else "could only be bounded by"
-        raise NotPositiveDefiniteError(
-            f"the least eigenvalue of the kernel matrix {state} {bound:.3g}, and the noise {noise:.3g} does "
-            "not make up for it: the kernel is below the rule that guarantees definiteness, and on these rows that "
-            "matters. Use a larger noise, a larger exponent or dimension of the kernel (None guarantees it), or a "
-            "smaller length scale."
-        )
-    return bound
+    return LeastEigenvalue(bound, found.converged)
 
 
 def _two_level(gram: SparseGram, diagonal: FloatArray, prior: float) -> NystromPreconditioner:

@@ -200,11 +200,13 @@ class Calibration:
     def relative_error(self) -> float:
         """Mean squared residual in units of that of the mean without the row, averaged over the outputs."""
         total = np.sum(self.weights)
-        alone = self.targets - _mean(self.targets, self.weights)
+        unit = _positive(np.max(np.abs(self.targets), axis=0, initial=0.0))  # so that squares are numbers
+        alone = self.targets / unit - _mean(self.targets / unit, self.weights)
         alone *= (total / np.maximum(total - self.weights, 1e-12 * total))[:, np.newaxis]
         squares = _mean(alone**2, self.weights)
         used = squares > 0
-        return float(np.mean(_mean(self.residuals**2, self.weights)[used] / squares[used])) if np.any(used) else 0.0
+        found = _mean((self.residuals / unit) ** 2, self.weights)
+        return float(np.mean(found[used] / squares[used])) if np.any(used) else 0.0
 
 
 def leave_one_out(

@@ -114,7 +114,19 @@ class NystromPreconditioner:
 
     @cached_property
     def _inner(self) -> Any:  # the factor of λI + VᵀWV
-        return cho_factor(self.gram + self.noise * np.eye(len(self.gram)), lower=True, check_finite=False)
+        if not np.all(np.isfinite(self.gram)):
+            raise NotPositiveDefiniteError(
+                "the coarse matrix of the preconditioner contains NaN or infinity: scale weights and noise, or use "
+                "another preconditioner."
+            )
+        # Where λ is less than the rounding of VᵀWV, more must be added; any such matrix is a preconditioner.
+        rounding = len(self.gram) * np.finfo(np.float64).eps * float(np.trace(self.gram))
+        shift, unit = self.noise, np.eye(len(self.gram))
+        while True:
+            try:
+                return cho_factor(self.gram + shift * unit, lower=True, check_finite=False)
+            except np.linalg.LinAlgError:
+                shift = max(10 * shift, rounding)
 
     def __call__(self, right: FloatArray) -> FloatArray:
         """Apply the inverse to each column."""

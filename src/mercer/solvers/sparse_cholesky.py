@@ -72,6 +72,11 @@ class SparseFactor:
         solution[self.order] = x
         return solution.reshape(np.shape(right))
 
+    def inverse_entries(self, index: IntArray) -> FloatArray:
+        """Entries H⁻¹_ii of the inverse's diagonal, (k,); each costs what a row of ``half_norms`` does."""
+        pointers = np.arange(len(index) + 1)
+        return self.half_norms(csr_array((np.ones(len(index)), index, pointers), shape=(len(index), len(self.pivots))))
+
     def half_norms(self, rows: csr_array) -> FloatArray:
         """kᵀH⁻¹k = |D^(-1/2) L⁻¹ P k|² for each sparse row k.
 

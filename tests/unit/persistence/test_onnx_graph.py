@@ -147,6 +147,7 @@ def test_every_regressor(name, width):
     np.testing.assert_allclose(found, np.reshape(model.predict(X), (80, width)), atol=1e-8)
 
 
+@pytest.mark.filterwarnings("ignore::mercer.exceptions.StarvedWarning")  # of compact kernels in 20 dimensions
 @pytest.mark.parametrize("name", [name for name in mercer.__all__ if name.endswith("Classifier")])
 @pytest.mark.parametrize("n_classes", [2, 4])
 def test_every_classifier(name, n_classes):

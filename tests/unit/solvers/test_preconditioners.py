@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -236,3 +238,16 @@ def test_the_low_rank_factor_is_applied_once_each_way():
     assert counts == {"features": 0, "transposed": 0}
     preconditioner(np.ones((30, 4)))
     assert counts == {"features": 1, "transposed": 1}
+
+
+def test_noise_below_the_rounding_of_the_coarse_matrix_is_no_error():
+    rng = np.random.default_rng(0)
+    half = rng.normal(size=(50, 3))
+    gram = 1e8 * half @ half.T  # of rank 3: its other eigenvalues are rounding, of either sign
+    preconditioner = NystromPreconditioner(
+        times=lambda s: s, transposed_times=lambda b: b, lower=np.eye(50), gram=gram, noise=1e-20, weights=np.ones(50)
+    )
+    assert np.all(np.isfinite(preconditioner(np.ones((50, 1)))))
+    broken = replace(preconditioner, gram=np.full((50, 50), np.nan))
+    with pytest.raises(NotPositiveDefiniteError, match="coarse matrix"):
+        broken(np.ones((50, 1)))
