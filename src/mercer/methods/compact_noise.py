@@ -59,7 +59,7 @@ class Problem:
     @property
     def n_targets(self) -> float:
         """N: a row of weight 2 is two; rows of small weights are rows."""
-        return max(float(np.sum(self.weights)), float(len(self.weights)))
+        return n_targets(self.weights)
 
     def solve(self, system: CompactSystem) -> LssvmSolution:
         """Coefficients and intercept."""
@@ -83,8 +83,8 @@ def starting_noise(problem: Problem, choice: Choice, *, iterative: bool, needed:
     if np.count_nonzero(matrix) == len(matrix):
         return max(problem.amplitude, low), True  # K is a multiple of the identity: every noise gives the same model
     targets, weights = problem.targets[places], problem.weights[places]
-    n_targets = max(float(np.sum(weights)), float(len(weights)))
-    path = RidgeProblem.of_covariance(matrix, targets, weights, n_targets=n_targets, intercept=problem.intercept)
+    counted = n_targets(weights)
+    path = RidgeProblem.path_of_covariance(matrix, targets, weights, n_targets=n_targets, intercept=problem.intercept)
     left_out = LeftOut.of_covariance(path, targets, weights)
     noise = path.likeliest_noise(left_out) if choice == "auto" else left_out.best_noise()
     return float(np.clip(noise, low, high)), len(places) == len(problem.targets)
