@@ -18,6 +18,7 @@ from benchmarks import (
     export,
     forest,
     one_row,
+    probabilities,
     pseudo_inputs,
     sequential,
     start_up,
@@ -34,6 +35,7 @@ TITLES: dict[str, Callable[[int], str]] = {
     "Kernels of compact support": compact.report,
     "Small models": compression.report,
     "Exported models": export.report,
+    "Probabilities": probabilities.report,
     "One row": one_row.report,
     "Start-up": start_up.report,
 }

@@ -112,9 +112,10 @@ def unsettled(model):
             WEIGHTS, "rows are learned in order, and one that is known does not join the dictionary again"
         )
     if isinstance(model, (ExactClassifier, NystromClassifier)):
-        return {
-            name: reason for name, reason in OF_CLASSIFIERS.items() if isinstance(model.noise, str) or name == TRAIN
-        }
+        chosen, by_cg = isinstance(model.noise, str), getattr(model, "solver", None) == "cg"
+        names = [*([] if by_cg else [TRAIN]), *(["check_class_weight_classifiers"] if chosen else [])]
+        names += WEIGHTS if chosen and isinstance(model, NystromClassifier) else []
+        return {name: OF_CLASSIFIERS[name] for name in names}
     return {}
 
 
