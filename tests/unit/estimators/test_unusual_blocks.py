@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import mercer
-
 from mercer.kernels import Gaussian, Matern
 from tests.given_noise import CommitteeRegressor
 from tests.walks import COMMITTEES, N, assert_close, jitter_where_there_is_no_noise, targets_for
