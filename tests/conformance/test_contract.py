@@ -88,10 +88,7 @@ def failures(model):
     return {}
 
 
-TRAIN = "check_classifiers_train"
 OF_CLASSIFIERS = {
-    # That probabilities are right, whatever else is, is tested in unit/estimators/test_probabilities.py.
-    TRAIN: "the most likely class, by a matrix of slopes, is not that of the largest value in 3 of 300 rows",
     "check_class_weight_classifiers": "1000 rows that are equal leave no noise, and rows of weight 1e-4 count by it",
     # The rows can be interpolated, and a noise of 1e-9 leaves 7 digits of values that are left out; with a given noise
     # that holds, as unit/estimators/test_probabilities.py says.
@@ -112,8 +109,8 @@ def unsettled(model):
             WEIGHTS, "rows are learned in order, and one that is known does not join the dictionary again"
         )
     if isinstance(model, (ExactClassifier, NystromClassifier)):
-        chosen, by_cg = isinstance(model.noise, str), getattr(model, "solver", None) == "cg"
-        names = [*([] if by_cg else [TRAIN]), *(["check_class_weight_classifiers"] if chosen else [])]
+        chosen = isinstance(model.noise, str)
+        names = ["check_class_weight_classifiers"] if chosen else []
         names += WEIGHTS if chosen and isinstance(model, NystromClassifier) else []
         return {name: OF_CLASSIFIERS[name] for name in names}
     return {}

@@ -141,8 +141,8 @@ class CommitteeRegressor(KernelRegressor, SummedOnBasis):
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Add rows, as one new block or (if they are more than ``block_size``) several.
 
-        The basis, and a noise that is not a number, are chosen by the rows of the first call. Exact: the blocks add up.
-        Only ``keep_rows=True`` keeps the rows.
+        The basis, and a noise that is not a number, are chosen by the rows of the first call. Exact: the
+        blocks add up. Only ``keep_rows=True`` keeps the rows.
         """
         return self._add_rows(X, y, sample_weight)
 

@@ -20,7 +20,7 @@ from mercer._typing import FloatArray, IntArray
 from mercer.engine import Executor, SparseGram, SparseKernel
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.methods.compact_system import CompactSystem
-from mercer.methods.exact import LssvmSolution, solve_lssvm
+from mercer.methods.exact import LssvmSolution, n_targets, solve_lssvm
 from mercer.model import Calibration
 from mercer.model.calibration import sample_rows
 from mercer.solvers.ridge import LeftOut, RidgeProblem
@@ -84,7 +84,7 @@ def starting_noise(problem: Problem, choice: Choice, *, iterative: bool, needed:
         return max(problem.amplitude, low), True  # K is a multiple of the identity: every noise gives the same model
     targets, weights = problem.targets[places], problem.weights[places]
     counted = n_targets(weights)
-    path = RidgeProblem.path_of_covariance(matrix, targets, weights, n_targets=n_targets, intercept=problem.intercept)
+    path = RidgeProblem.path_of_covariance(matrix, targets, weights, n_targets=counted, intercept=problem.intercept)
     left_out = LeftOut.of_covariance(path, targets, weights)
     noise = path.likeliest_noise(left_out) if choice == "auto" else left_out.best_noise()
     return float(np.clip(noise, low, high)), len(places) == len(problem.targets)

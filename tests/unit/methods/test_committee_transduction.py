@@ -176,7 +176,7 @@ def test_after_merge(data, intercept):
         for part in (slice(0, 50), slice(50, N))
     )
     expected, rounding = dense(data, np.arange(N) >= 50, intercept=intercept)
-    mean, std = first.merge(second).predict(new, return_std=True, transduce=True)
+    mean, std = predict_in_units(first.merge(second), new, return_std=True, transduce=True)
     assert_close(mean, expected.mean, rounding.mean)
     assert_close(std, expected.std, rounding.std)
 
