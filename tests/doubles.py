@@ -16,6 +16,7 @@ TAKERS = (
     "mercer.model.calibration",  # a sample that is left out
     "mercer.methods.frame",  # a sample for the median distance
     "mercer.model.calibration",  # a sample of bounded size
+    "mercer.estimators.online_state",  # the first rows, which decide a length scale
     "mercer.methods.exact",  # its model is made of all rows
     "mercer.methods.compact",
     "mercer.methods.reduced_rank",  # its model is made of all rows

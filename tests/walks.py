@@ -142,7 +142,8 @@ def with_methods(classes, methods):
 
 def has_gcv(estimator):
     """Whether noise="gcv" is a choice."""
-    return issubclass(estimator, (ExactRegressor, ExactClassifier)) or hasattr(estimator, "noise_path")
+    choosing = (ExactRegressor, ExactClassifier, CommitteeRegressor, ReducedRankRegressor)
+    return issubclass(estimator, choosing) or hasattr(estimator, "noise_path")
 
 
 def has_no_noise(estimator):

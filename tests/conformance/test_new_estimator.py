@@ -138,7 +138,7 @@ def test_ridge_regression_on_the_features_is_nystrom_regression():
     y = np.sin(ROWS[:, 0])
     options = {"n_basis": 40, "random_state": 0}
     pipeline = make_pipeline(WhitenedFeatures(Gaussian(1.5), **options), Ridge(alpha=0.1, fit_intercept=False))
-    regressor = NystromRegressor(Gaussian(1.5), noise=0.1, **options)
+    regressor = NystromRegressor(Gaussian(1.5), noise=0.1, intercept=False, **options)
     np.testing.assert_allclose(pipeline.fit(ROWS, y).predict(NEW), regressor.fit(ROWS, y).predict(NEW), atol=1e-8)
 
 

@@ -14,6 +14,9 @@ from mercer.kernels import Gaussian
 from tests.doubles import GuardedRows
 from tests.walks import LEARN, ONLINE, REGRESSORS, answers, output, over, targets_for, with_options
 
+# Rows in three or four dimensions are far apart for compact kernels.
+pytestmark = pytest.mark.filterwarnings("ignore::mercer.exceptions.StarvedWarning")
+
 SAMPLE = 2048  # rows by which a model is calibrated; a median distance is found on fewer
 N_ROWS, N_BASIS = 5000, 40
 

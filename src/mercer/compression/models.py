@@ -270,7 +270,7 @@ class CompressedClassifier(ClassifierMixin, CompressedModel):
         """Refuse probabilities of other outputs, too."""
         super().check_stored()
         given, n_outputs = getattr(self, "probabilities_", None), self.expansion_.coefficients.shape[1]
-        fits = given is None or (len(given.offsets) == n_outputs and self.decision_rule_ != "pairs")
+        fits = given is None or (n_outputs > 0 and self.decision_rule_ != "pairs")
         need(fits, "probabilities of a model are not those of its outputs.")
 
     def decision_function(self, X: Any) -> FloatArray:

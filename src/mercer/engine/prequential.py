@@ -31,6 +31,7 @@ from mercer._stored.checks import check_columns, check_finite, check_shape, need
 from mercer._typing import FloatArray, IntArray
 
 KEPT = 2048  # rows of a sample
+_PIECE = 8192  # rows that are taken in together: memory does not grow with a batch
 _MIX = tuple(np.uint64(each) for each in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 _SHIFTS = tuple(np.uint64(each) for each in (30, 27, 31, 11))
 
@@ -82,6 +83,14 @@ class Prequential:
 
     def plus(self, rows: Learned, *, noise: float, forgetting: float, free: bool) -> Prequential:
         """With rows that follow those so far; ``free`` if the first one alone has decided a constant."""
+        result, n = self, len(rows.weights)
+        for start in range(0, n, _PIECE):
+            some = slice(start, start + _PIECE)
+            piece = Learned(rows.first + start, *(each[some] for each in rows[1:]))
+            result = result._plus(piece, noise=noise, forgetting=forgetting, free=free and start == 0)
+        return result
+
+    def _plus(self, rows: Learned, *, noise: float, forgetting: float, free: bool) -> Prequential:
         # A row of weight ω is ω rows; if the constant is free, the first of all has no residual.
         counts = np.column_stack([rows.weights, np.ones(len(rows.weights))])
         terms = rows.residuals**2 / (rows.variances + noise / rows.weights)[:, np.newaxis]

@@ -180,11 +180,15 @@ class OnlineMachine(Mergeable):
         before = self._state.first
         if before is None:
             return learner, None
-        first = before.plus(table)
-        kernel = resolve_kernel(self.kernel, first.table(), self.random_state)
+        if len(before.rows) == 0 and table.n_rows >= FIRST:
+            first, deciding = None, table
+        else:
+            first = before.plus(table.subset(np.arange(min(table.n_rows, FIRST))))
+            deciding = first.table()
+        kernel = resolve_kernel(self.kernel, deciding, self.random_state)
         again = self._new_learner(kernel, learner.recursion.rules, table.n_features, learner.n_outputs)
         again.learn(before.rows, before.targets, before.weights)
-        return again, first if len(first.rows) < FIRST else None
+        return again, None if first is None or len(first.rows) >= FIRST else first
 
     def _next_learner(self, *, check_kernel: bool = True) -> SequentialLearner:
         """A copy to go on with, so that nothing is lost if that fails or is interrupted.

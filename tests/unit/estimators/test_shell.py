@@ -6,6 +6,7 @@ from sklearn.base import BaseEstimator
 
 from mercer import NystromRegressor
 from mercer.engine import ArrayRows, ArrayTable, as_rows
+from mercer.estimators.regression import check_one_spread
 from mercer.estimators.shell import (
     all_or_nothing,
     check_one_spread,

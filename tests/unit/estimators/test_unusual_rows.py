@@ -27,6 +27,9 @@ from tests.walks import (
     with_noises,
 )
 
+# Rows in three or four dimensions are far apart for compact kernels.
+pytestmark = pytest.mark.filterwarnings("ignore::mercer.exceptions.StarvedWarning")
+
 # ------------------------------------------------------------------------------- unusual but good: dtypes
 
 

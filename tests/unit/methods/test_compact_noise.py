@@ -19,9 +19,9 @@ def draw(n=120, seed=0, outputs=1):
 
 
 def dense_path(model, rows, targets, weights):
-    n_targets = max(np.sum(weights), len(weights))
+    n_targets = max(np.sum(weights), np.sum(weights) ** 2 / np.sum(weights**2))
     matrix = model.kernel_(rows)
-    return RidgeProblem.of_covariance(matrix, targets, weights, n_targets=n_targets, intercept=model.intercept)
+    return RidgeProblem.path_of_covariance(matrix, targets, weights, n_targets=n_targets, intercept=model.intercept)
 
 
 @pytest.mark.parametrize("intercept", [False, True])

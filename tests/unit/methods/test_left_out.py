@@ -109,7 +109,7 @@ def test_rows_that_are_not_kept_are_left_out_by_fit_and_missed_afterwards(data):
     model = mercer.CommitteeRegressor(**options, keep_rows=False).fit(rows[:20], targets[:20])
     np.testing.assert_array_equal(model.calibration_, kept.calibration_)
     model.partial_fit(rows[20:], targets[20:])
-    with pytest.raises(ValueError, match="calibration_ needs the training rows, which were not kept"):
+    with pytest.raises(AttributeError, match="calibration_ needs the training rows, which were not kept"):
         _ = model.calibration_
 
 
