@@ -86,7 +86,8 @@ class Prequential:
         result, n = self, len(rows.weights)
         for start in range(0, n, _PIECE):
             some = slice(start, start + _PIECE)
-            piece = Learned(rows.first + start, *(each[some] for each in rows[1:]))
+            parts = (rows.targets, rows.weights, rows.residuals, rows.variances)
+            piece = Learned(rows.first + start, *(each[some] for each in parts))
             result = result._plus(piece, noise=noise, forgetting=forgetting, free=free and start == 0)
         return result
 

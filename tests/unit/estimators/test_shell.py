@@ -9,7 +9,6 @@ from mercer.engine import ArrayRows, ArrayTable, as_rows
 from mercer.estimators.regression import check_one_spread
 from mercer.estimators.shell import (
     all_or_nothing,
-    check_one_spread,
     make_executor,
     read_rows,
 )
