@@ -13,6 +13,7 @@ READERS = ("mercer.engine",)
 TAKERS = (
     "mercer.engine",
     "mercer.basis",
+    "mercer.model.calibration",  # a sample that is left out
     "mercer.methods.frame",  # a sample for the median distance
     "mercer.methods.exact",  # its model is made of all rows
     "mercer.methods.compact",

@@ -35,6 +35,32 @@ class Conditioned:
     prior: np.ndarray  # (q, q): covariance of new values
     targets: np.ndarray  # (n,) or (n, p)
     intercept: bool
+    noise: float = 1.0  # λ
+    weights: np.ndarray | None = None  # ω (n,): a row counts as ω rows
+
+    @property
+    def n_targets(self):
+        """Rows counted by their weights, less one for an intercept."""
+        n = len(self.system)
+        return max(n, 0 if self.weights is None else np.sum(self.weights)) - self.intercept
+
+    @property
+    def scale(self):
+        """The likeliest σ of each output, (p,)."""
+        targets = self.targets.reshape(len(self.system), -1)
+        return np.sqrt(np.sum(targets * (self.precision @ targets), axis=0) / max(self.n_targets, 1))
+
+    @property
+    def profiled_log_likelihood(self):
+        """At the likeliest σ; a row of weight ω has the determinant of ω equal rows."""
+        determinant = np.linalg.slogdet(self.system)[1]
+        if self.intercept:
+            determinant += np.log(np.sum(np.linalg.inv(self.system)))
+        if self.weights is not None:
+            n = len(self.weights)
+            more = max(n, np.sum(self.weights)) - n
+            determinant += np.sum(np.log(self.weights)) + more * np.log(self.noise)
+        return -0.5 * np.sum(determinant + self.n_targets * np.log(2 * np.pi * np.e * self.scale**2))
 
     @cached_property
     def smoother(self):
@@ -132,7 +158,7 @@ def row_noises(rows, noise, weights):
 
 def exact(kernel, rows, targets, new, *, noise, weights=None, intercept=False):
     system = kernel(rows) + row_noises(rows, noise, weights)
-    return Conditioned(system, kernel(new, rows), kernel(new), targets, intercept)
+    return Conditioned(system, kernel(new, rows), kernel(new), targets, intercept, noise, weights)
 
 
 def committee(kernel, basis, rows, targets, new, *, labels, noise, weights=None, intercept=False):
@@ -141,7 +167,7 @@ def committee(kernel, basis, rows, targets, new, *, labels, noise, weights=None,
     within = labels[:, np.newaxis] == labels
     residual = np.where(within, kernel(rows) - V @ V.T, 0.0)
     system = V @ V.T + residual + row_noises(rows, noise, weights)
-    return Conditioned(system, v @ V.T, kernel(new), targets, intercept)
+    return Conditioned(system, v @ V.T, kernel(new), targets, intercept, noise, weights)
 
 
 def fitc(kernel, basis, rows, targets, new, *, noise, weights=None, intercept=False):
@@ -149,17 +175,21 @@ def fitc(kernel, basis, rows, targets, new, *, noise, weights=None, intercept=Fa
     V, v = map(projector(kernel, basis), (rows, new))
     diagonal = kernel.diagonal(rows) - np.sum(V**2, axis=1)
     system = V @ V.T + np.diag(diagonal) + row_noises(rows, noise, weights)
-    return Conditioned(system, v @ V.T, kernel(new), targets, intercept)
+    return Conditioned(system, v @ V.T, kernel(new), targets, intercept, noise, weights)
 
 
 def subset_of_representers(kernel, basis, rows, targets, new, *, noise, weights=None, intercept=False):
     V, v = map(projector(kernel, basis), (rows, new))
-    return Conditioned(V @ V.T + row_noises(rows, noise, weights), v @ V.T, kernel(new), targets, intercept)
+    return Conditioned(
+        V @ V.T + row_noises(rows, noise, weights), v @ V.T, kernel(new), targets, intercept, noise, weights
+    )
 
 
 def reduced_rank(kernel, basis, rows, targets, new, *, noise, weights=None, intercept=False):
     V = projector(kernel, basis)(rows)
-    return Conditioned(V @ V.T + row_noises(rows, noise, weights), kernel(new, rows), kernel(new), targets, intercept)
+    return Conditioned(
+        V @ V.T + row_noises(rows, noise, weights), kernel(new, rows), kernel(new), targets, intercept, noise, weights
+    )
 
 
 def assert_close(actual, expected, rounding=0.0):
@@ -174,10 +204,28 @@ def assert_close_to_largest(actual, expected, tolerance=TOLERANCE):
 
 
 def assert_same_moments(model, expected, new, rounding):
-    """Mean, standard deviation and covariance of an estimator at new inputs."""
-    mean, std = model.predict(new, return_std=True)
-    again, covariance = model.predict(new, return_cov=True)
+    """Mean, standard deviation and covariance of an estimator at new inputs; spread in units of σ."""
+    mean, std = predict_in_units(model, new, return_std=True)
+    again, covariance = predict_in_units(model, new, return_cov=True)
     assert_close(mean, expected.mean, rounding.mean)
     assert_close(covariance, expected.covariance, rounding.covariance)
     assert_close(std, expected.std, rounding.std)
     np.testing.assert_array_equal(again, mean)
+
+
+def assert_same_scale(model, expected, rounding):
+    """σ of each output."""
+    # The rounding of q = yᵀM⁻¹y is at most twice that of the likelihood.
+    lost = 2 * rounding.log_likelihood / max(expected.n_targets, 1)
+    assert_close(np.atleast_1d(model.scale_) ** 2, expected.scale**2, lost)
+
+
+def predict_in_units(model, X, **flags):
+    """The mean, and the standard deviation or covariance in units of σ or σ², the same for all outputs."""
+    mean, spread = model.predict(X, **flags)
+    power = 2 if flags.get("return_cov") else 1
+    outputs = spread[..., np.newaxis] if mean.ndim == 1 else spread
+    scales = np.atleast_1d(model.scale_)
+    units = outputs[..., scales > 0] / scales[scales > 0] ** power  # of constant targets σ is zero
+    np.testing.assert_allclose(units, np.broadcast_to(units[..., :1], units.shape), rtol=1e-12)
+    return mean, units[..., 0]

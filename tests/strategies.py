@@ -7,9 +7,9 @@ import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from mercer import CommitteeRegressor
 from mercer.kernels import Gaussian, Linear, Matern
 from tests import oracles
+from tests.given_noise import CommitteeRegressor
 
 KERNELS = [
     Gaussian(1.0),

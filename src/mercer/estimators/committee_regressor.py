@@ -81,7 +81,8 @@ class CommitteeRegressor(KernelRegressor, SummedOnBasis):
     Notes
     -----
     A weight ω divides the noise of its row, as in ``ExactRegressor``. A row of weight 2 is then the same as the row
-    twice in one block, but not in two blocks, which are treated as independent.
+    twice in one block, but not in two blocks, which are treated as independent. Models that will be merged need one
+    noise: give the others ``noise=first.noise_``.
 
     References
     ----------
@@ -141,7 +142,8 @@ class CommitteeRegressor(KernelRegressor, SummedOnBasis):
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Add rows, as one new block or (if they are more than ``block_size``) several.
 
-        The basis, and a noise that is not a number, are chosen by the rows of the first call. Exact: the blocks add up. Only ``keep_rows=True`` keeps the rows.
+        The basis, and a noise that is not a number, are chosen by the rows of the first call. Exact: the
+        blocks add up. Only ``keep_rows=True`` keeps the rows.
         """
         return self._add_rows(X, y, sample_weight)
 

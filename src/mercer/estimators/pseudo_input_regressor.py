@@ -27,8 +27,8 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, Shell):
     Ghahramani), or the variational lower bound of the exact marginal likelihood (Titsias), over the positions of m
     basis points, the kernel's parameters and the noise.
 
-    Time n·m² per step, for two passes over the rows (a third, to sum k(x, x), for the bound); 28 passes before the
-    first step; memory m² per thread and n.
+    Time n·m² per step, for two passes over the rows (a third, to sum k(x, x), for the bound); seven passes
+    before the first step, or 28; memory m² per thread and n.
 
     Parameters
     ----------
@@ -45,9 +45,10 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, Shell):
         variances may follow noise that differs between inputs.
     noise : float or "auto", default="auto"
         Where λ starts; above zero. "auto" is the best of seven ratios to the prior variance. If kernel and noise are
-        both fitted, the search starts with the best of them, with the best of four multiples of the length scales and
-        with the best common factor of kernel and noise: neither this value nor the units of the targets matter. The
-        result is at least 1e-6 of the targets' mean square.
+        both fitted, the search starts with the best of them and the best common factor of kernel and noise: neither
+        this value nor the units of the targets matter. If length scales are so short that no noise is better than
+        another (as many points as rows, which are then interpolated), it starts with the best of 2, 4 or 8 times them.
+        The result is at least 1e-6 of the targets' mean square.
     fit_points, fit_kernel, fit_noise : bool, default=True
         What is fitted.
     intercept : bool, default=True

@@ -105,9 +105,7 @@ class ReducedRankRegressor(KernelRegressor, OnBasis, Shell):
             )
         frame = self._choose_frame(table, np.dtype(np.float64))
         noise: Any = self.noise if isinstance(self.noise, str) else float(self.noise)
-        fit = fit_reduced_rank(
-            table, frame, noise=noise, intercept=bool(self.intercept), executor=make_executor(self)
-        )
+        fit = fit_reduced_rank(table, frame, noise=noise, intercept=bool(self.intercept), executor=make_executor(self))
         self.expansion_, self._calibrated = fit.expansion, fit.calibration
         self._used_frame, self._solution, self._precisions = frame, fit.variance.solution, fit.variance.precisions
         self._check_calibration()
@@ -128,8 +126,15 @@ class ReducedRankRegressor(KernelRegressor, OnBasis, Shell):
     def _variance(self) -> ReducedRankVariance:
         return ReducedRankVariance(self._used_frame, self.expansion_.points, self._solution, self._precisions)
 
+    def _deviations(self, rows: Rows, *, noise: bool = False) -> FloatArray:
+        # The variance of an observation is positive more often than the function's.
+        return np.asarray(self._roots(rows, self.noise_ if noise else 0.0)[:, np.newaxis] * self._scales())
+
     def _standard_deviations(self, rows: Rows) -> FloatArray:
-        variances = self._variance().variances(rows, make_executor(self))
+        return self._roots(rows, 0.0)
+
+    def _roots(self, rows: Rows, noise: float) -> FloatArray:
+        variances = self._variance().variances(rows, make_executor(self)) + noise
         _warn_if_negative(variances)
         return np.sqrt(np.where(variances < 0, np.nan, variances))
 

@@ -157,8 +157,8 @@ class CommitteeSummary:
     def calibration(self, batches: Sequence[Batch], executor: Executor) -> Calibration | None:
         """Leave-one-out residuals, at the basis, of a sample of the rows seen; None without noise.
 
-        f without a row is predicted as at a new input: from the basis, not from the other rows of the block. Cost: about
-        that of the blocks in which the sample is, once more; few of them where blocks are random.
+        f without a row is predicted as at a new input: from the basis, not from the other rows of the block. Cost:
+        about that of the blocks in which the sample is, once more; few of them where blocks are random.
         """
         if "_calibration" not in vars(self):
             vars(self)["_calibration"] = self._calibrate(batches, executor)

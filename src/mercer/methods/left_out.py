@@ -18,7 +18,7 @@ from mercer.model import Calibration
 
 
 def leave_out(found: Influences, targets: FloatArray, weights: FloatArray | None, *, noise: float) -> Calibration:
-    """Calibration by rows of which each is left out of the model; those that the model cannot do without are dropped."""
+    """Calibration by rows of which each is left out; those that the model cannot do without are dropped."""
     weights = np.ones(len(targets)) if weights is None else weights
     share = np.minimum(weights, 1.0)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from itertools import product
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -26,7 +25,8 @@ _LEAST_NOISE = 1e-6  # times the mean square of the targets
 _NOISE_RATIOS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0)  # to the prior variance; a search starts from the best of them
 # Times the length scales given. With as many points as rows and short length scales any noise looks like a function:
 # a search that starts there ends at interpolation. Longer ones are where the noise can be told apart.
-_LENGTHS = (1.0, 2.0, 4.0, 8.0)
+_LENGTHS = (2.0, 4.0, 8.0)
+_UNDECIDED = 1.0  # nats that the least noise may be worse than the best where nothing tells them apart
 _FARTHEST = 100.0  # standard deviations of the rows that a point may move
 _STRIDES = 3.0  # per √m: a third of it did better than all of it, and than a tenth, on two data sets
 
@@ -151,21 +151,31 @@ def _with_balanced_noise(objective: SparseObjective, start: _Point) -> _Point:
     prior = float(np.mean(start.kernel.diagonal(start.points)))
     if not prior > 0:
         return start
+    kernel = start.kernel * (1.0 / prior)
+    best, undecided = _best_ratio(objective, kernel, start.points)
+    if undecided:
+        longer = [_best_ratio(objective, kernel, start.points)[0] for kernel in _stretched(kernel)]
+        best = min([best, *longer], key=lambda candidate: candidate[0])
+    return best[1]
+
+
+def _best_ratio(objective: SparseObjective, kernel: Kernel, points: FloatArray) -> tuple[tuple[float, _Point], bool]:
+    """The best of the noises with its value, and whether the least of them is as good: then rows tell nothing of it."""
     candidates = []
-    for kernel, ratio in product(_stretched(start.kernel * (1.0 / prior)), _NOISE_RATIOS):
-        factor, value = objective.best_factor(kernel, start.points, ratio)
-        candidates.append((value, _Point(kernel * factor, start.points, ratio * factor)))
-    return min(candidates, key=lambda candidate: candidate[0])[1]
+    for ratio in _NOISE_RATIOS:
+        factor, value = objective.best_factor(kernel, points, ratio)
+        candidates.append((value, _Point(kernel * factor, points, ratio * factor)))
+    best = min(candidates, key=lambda candidate: candidate[0])
+    return best, candidates[0][0] - best[0] <= _UNDECIDED
 
 
 def _stretched(kernel: Kernel) -> list[Kernel]:
-    """The kernel, and those of longer length scales."""
+    """Kernels of longer length scales."""
     parameters = kernel.get_log_parameters()
     names = [name for name in parameters if name.endswith("length_scale")]
-    factors = _LENGTHS if names else _LENGTHS[:1]
     return [
         kernel.with_log_parameters({**parameters, **{name: parameters[name] + np.log(factor) for name in names}})
-        for factor in factors
+        for factor in (_LENGTHS if names else ())
     ]
 
 

@@ -3,16 +3,20 @@
 import numpy as np
 import pytest
 
-from mercer import CommitteeRegressor
+import mercer
 from mercer.kernels import Gaussian, Matern
+from tests.given_noise import CommitteeRegressor
 from tests.walks import COMMITTEES, N, assert_close, jitter_where_there_is_no_noise, targets_for
+
+# Models are poor on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::mercer.exceptions.GeneralisationWarning")
 
 each_partition = pytest.mark.parametrize("options", COMMITTEES, ids=str)
 
 
 @pytest.fixture
 def y(rows):
-    return targets_for(CommitteeRegressor, rows)
+    return targets_for(mercer.CommitteeRegressor, rows)
 
 
 def make(options, kernel="matern", **others):
@@ -58,7 +62,7 @@ def test_constant_columns_do_not_matter_to_stationary_kernels(options, rows, y, 
 @pytest.mark.parametrize("noise", [0.1, 1e-6, 0.0])
 def test_all_rows_equal(options, rows, y, noise):
     same = np.repeat(rows[:1], N, axis=0)
-    with jitter_where_there_is_no_noise(CommitteeRegressor, noise):
+    with jitter_where_there_is_no_noise(mercer.CommitteeRegressor, noise):
         model = make(options, noise=noise).fit(same, y)
     # One basis point spans all rows: Λ = (λ + jitter)I whatever the blocks.
     noise += model.jitter_
