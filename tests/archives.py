@@ -186,4 +186,4 @@ def _state(member):
         for name, value in vars(base).items()
         if isinstance(value, cached_property) and (name in COMPUTED or name == "_solution")
     }
-    return {name: value for name, value in state.items() if name not in lazy}
+    return {name: value for name, value in state.items() if name not in lazy | {"_calibration"}}

@@ -81,7 +81,8 @@ class CommitteeRegressor(KernelRegressor, SummedOnBasis):
     Notes
     -----
     A weight ω divides the noise of its row, as in ``ExactRegressor``. A row of weight 2 is then the same as the row
-    twice in one block, but not in two blocks, which are treated as independent.
+    twice in one block, but not in two blocks, which are treated as independent. Models that will be merged need one
+    noise: give the others ``noise=first.noise_``.
 
     References
     ----------

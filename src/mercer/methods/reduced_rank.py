@@ -51,6 +51,8 @@ ROUNDING = 1e-8  # a variance above minus this share of the prior's is zero
 _CALIBRATING_ROWS = 512  # that are left out: each takes a product of all rows with the basis
 _KNOWN = 1e-12  # a difference below this share of what it is taken from is rounding
 _REFUSED_ERROR = 1e-3  # rounding of predictions, as a share of the targets, beyond which a noise is too small
+_CHOSEN_ERROR = 5e-10  # the same, about, of a noise that is chosen
+_EPS = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)
@@ -181,7 +183,11 @@ def fit_reduced_rank(
     index = used_rows(table, 1.0 if isinstance(noise, str) else noise)
     points = table.rows.take(index).astype(np.float64, copy=False)
     weights = np.ones(len(index)) if table.weights is None else table.weights[index]
-    chosen = max(summary.solved[1], _smallest_noise(frame, points, weights)) if isinstance(noise, str) else noise
+    chosen = summary.solved[1]
+    if isinstance(noise, str):
+        # Roundings of n rows add up like √n; a row of weight 2 is the same as the row twice.
+        rounding = _EPS * np.sqrt(np.sum(weights)) * float(np.max(frame.kernel.diagonal(points)))
+        chosen = max(chosen, rounding / _CHOSEN_ERROR)
     _check_rounding(frame, points, weights, chosen)
     # (I + VᵀΛ⁻¹V) u = VᵀΛ⁻¹y
     shift = summary.target_shift
@@ -200,10 +206,10 @@ def fit_reduced_rank(
 
 
 def _smallest_noise(frame: Frame, points: FloatArray, weights: FloatArray) -> float:
-    """The least noise that rounding allows."""
+    """The least noise that rounding allows, by a bound that is high."""
     # Residuals are known to eps|y|; divided by the noise and summed with n kernel values this is what comes of it.
     largest = float(np.max(weights * frame.kernel.diagonal(points), initial=0.0))
-    return float(np.finfo(np.float64).eps) * len(points) * largest / _REFUSED_ERROR
+    return _EPS * len(points) * largest / _REFUSED_ERROR
 
 
 def _check_rounding(frame: Frame, points: FloatArray, weights: FloatArray, noise: float) -> None:
