@@ -105,7 +105,8 @@ class _STILL:
 
 
 PUBLIC = public_estimators()
-ESTIMATORS = [still(cls) for cls in PUBLIC]
+# Those that have a kernel to choose; the others choose it themselves.
+ESTIMATORS = [still(cls) for cls in PUBLIC if "kernel" in inspect.signature(cls).parameters]
 REGRESSORS = of_kind(ESTIMATORS, "regressor")
 CLASSIFIERS = of_kind(ESTIMATORS, "classifier")
 SUPERVISED = of_kind(ESTIMATORS, "regressor", "classifier")  # whose score says how well they learned

@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from mercer import CommitteeRegressor, ExactClassifier, NystromClassifier, PseudoInputRegressor, ReducedRankRegressor
+from mercer import (
+    CommitteeRegressor,
+    CompactClassifier,
+    ExactClassifier,
+    NystromClassifier,
+    PseudoInputRegressor,
+    ReducedRankRegressor,
+)
 from mercer.basis import Basis, BasisStrategy
 from mercer.kernels import CompactGaussian, Gaussian, Linear, Matern, Polynomial, Wendland
 from tests.contract import OF_THE_CLASS, contract, name_of
@@ -108,7 +115,7 @@ def unsettled(model):
         return dict.fromkeys(
             WEIGHTS, "rows are learned in order, and one that is known does not join the dictionary again"
         )
-    if isinstance(model, (ExactClassifier, NystromClassifier)):
+    if isinstance(model, (ExactClassifier, NystromClassifier, CompactClassifier)):
         chosen = isinstance(model.noise, str)
         names = ["check_class_weight_classifiers"] if chosen else []
         names += WEIGHTS if chosen and isinstance(model, NystromClassifier) else []

@@ -58,11 +58,13 @@ def test_the_walk_over_public_names_finds_the_scalable_estimators():
 # ------------------------------------------------------------------------------------------------ guarded
 
 
-def passes(source, model, options, *, n_used=N_ROWS):
-    """How often the data were read, by tiles or (the blocks of a committee, wherever they are) taken by number."""
-    sampled = (N_BASIS if hasattr(model, "n_basis") else 0) + (0 if "kernel" in options else SAMPLE)
-    taken = source.rows_taken - sampled
-    return source.rows_read / N_ROWS + taken / n_used
+# Rows that are taken besides: for a median distance, a basis, the choice of the noise, and calibration.
+SAMPLED = 1000 + N_BASIS + 1500 + SAMPLE
+
+
+def is_one_pass(source, *, n_used=N_ROWS):
+    """Whether each row was read once, by tiles or (the blocks of a committee, wherever they are) taken by number."""
+    return n_used <= source.rows_read + source.rows_taken <= n_used + SAMPLED + 1 < 2 * n_used
 
 
 @each_option
@@ -72,7 +74,7 @@ def test_fit_and_predict_on_guarded_rows_equal_those_on_the_array(estimator, opt
     weights = np.linspace(0.0, 2.0, N_ROWS)
     model = make(estimator, **options).fit(source, y, weights)
     expected = make(estimator, **options).fit(rows, y, weights)
-    assert passes(source, model, options, n_used=N_ROWS - 1) == 1, "one pass over the data"
+    assert is_one_pass(source, n_used=N_ROWS - 1), "one pass over the data"
     assert (source.rows_read == N_ROWS) == (estimator is not CommitteeRegressor or options.get("block_size") == 1)
     said = answers(expected, rows)
     for method, answer in answers(model, guarded(rows)).items():
@@ -86,8 +88,8 @@ def test_fit_and_predict_on_guarded_rows_equal_those_on_the_array(estimator, opt
 )
 def test_a_committee_reads_blocks_that_are_in_order_and_takes_others(options, read, rows):
     source = guarded(rows)
-    model = make(CommitteeRegressor, **options).fit(source, rows[:, 0])
-    assert passes(source, model, options) == 1
+    make(CommitteeRegressor, **options).fit(source, rows[:, 0])
+    assert is_one_pass(source)
     assert (source.rows_read == N_ROWS) == read
 
 
@@ -140,7 +142,7 @@ def test_a_model_of_all_rows_takes_them_from_guarded_rows(options, rows):
     weights = np.linspace(0.0, 2.0, N_ROWS)
     model = make(ReducedRankRegressor, **options).fit(source, y, weights)
     assert source.rows_read == N_ROWS
-    assert source.rows_taken == SAMPLE + N_BASIS + N_ROWS - 1
+    assert source.rows_taken == 1000 + SAMPLE + N_BASIS + N_ROWS - 1
     expected, few = make(ReducedRankRegressor, **options).fit(rows, y, weights), rows[:50]
     np.testing.assert_array_equal(model.predict(guarded(rows)), expected.predict(rows))
     with warnings.catch_warnings():
@@ -197,8 +199,8 @@ def test_nothing_of_size_n_by_m_is_stored(estimator, options, source, large):
 
 
 def test_a_model_of_all_rows_stores_them_and_nothing_of_size_n_by_m(large):
-    make_large(ReducedRankRegressor).fit(large[:500], large[:500, 0])
-    _, peak = peak_of(lambda: make_large(ReducedRankRegressor).fit(large, large[:, 0]))
+    make_large(ReducedRankRegressor, noise=0.1).fit(large[:500], large[:500, 0])
+    _, peak = peak_of(lambda: make_large(ReducedRankRegressor, noise=0.1).fit(large, large[:, 0]))
     assert peak < large.nbytes + BOUND
 
 

@@ -33,7 +33,7 @@ _PIECE = 256  # rows whose kernel values, also among each other, are made togeth
 # second or so, as nothing can be interrupted in between.
 _WORK = 500_000_000
 # The same for a second or so, and bytes: rows of a source that are read and learned together.
-_SECOND, _MEMORY = 4_000_000_000, 1 << 25
+_SECOND, _MEMORY = 4_000_000_000, 1 << 23
 
 
 @stored
@@ -317,7 +317,8 @@ class _Learning(Pass[SequentialLearner, SequentialLearner]):
     def rows_together(self) -> int:  # type: ignore[override]
         """Rows that take a second or so to learn, and not too much memory; one tile, where each is reported."""
         n_features, most = self.learner.points.shape[1], self.learner.recursion.rules.max_basis
-        many = min(_MEMORY // (8 * (n_features + 1)), _SECOND // _row_work(most, n_features))
+        # Beside the rows, a dozen numbers of each: targets, residuals, variances and their sums.
+        many = min(_MEMORY // (8 * (n_features + 12)), _SECOND // _row_work(most, n_features))
         return many if self.report is None else 1
 
     def start(self) -> SequentialLearner:

@@ -97,7 +97,8 @@ def fit_compact(
     chosen, system, solution = solved
     coefficients = np.empty_like(solution.coefficients)
     coefficients[order] = solution.coefficients * unit
-    scale = unit * profiled_scale(problem.targets, solution, problem.weights)
+    told = problem.n_targets - problem.intercept >= 1  # whether targets tell of it
+    scale = (unit if told else 1.0) * profiled_scale(problem.targets, solution, problem.weights)
     bound = None if least is None else least.bound
     return CompactFit(
         expansion=KernelExpansion(kernel, points, coefficients, solution.intercept * unit, None, scale),

@@ -31,6 +31,7 @@ from mercer.solvers.dense import CholeskyFactor, cholesky_in_place
 from mercer.solvers.ridge import Choice, LeftOut, RidgeProblem
 
 DECIDING_ROWS = 1500  # by which the noise is chosen: their eigenvalues take about a second
+_LEAST_NOISE = 1e-7  # of k(x, x), that is chosen: with less, a smooth kernel's matrix is singular to rounding
 _CALIBRATING_ROWS = 1024  # that are left out: with more, that would take as long as the fit
 
 
@@ -119,7 +120,8 @@ def choose_noise(
     if choice == "gcv":
         return path.best_noise()
     left_out = LeftOut.of_covariance(path, targets, weights)
-    return path.likeliest_noise(left_out) if choice == "auto" else left_out.best_noise()
+    noise = path.likeliest_noise(left_out) if choice == "auto" else left_out.best_noise()
+    return max(noise, _LEAST_NOISE * float(np.mean(np.diagonal(matrix))))
 
 
 class LssvmSolution(NamedTuple):

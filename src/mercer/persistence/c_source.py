@@ -66,7 +66,7 @@ def to_c(
     --------
     >>> from mercer import ExactRegressor
     >>> from mercer.persistence import to_c
-    >>> model = ExactRegressor().fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 0.0])
+    >>> model = ExactRegressor(noise=0.1).fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 0.0])
     >>> source = to_c(model, name="bump")
     >>> [line for line in source.splitlines() if line.startswith("static")]
     ['static inline void bump_predict(const float *x, float *out) {']

@@ -287,6 +287,7 @@ def test_deep_kernels():
     assert_alike(kernel, loaded(saved(kernel)))
 
 
+@pytest.mark.filterwarnings("ignore::mercer.exceptions.StarvedWarning")
 def test_models_of_many_distances(rows):
     """Where cells tell too few points apart, a sparse kernel has all pairs at hand."""
     X = np.random.default_rng(1).normal(size=(2500, 8))
