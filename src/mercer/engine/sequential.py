@@ -33,7 +33,8 @@ _PIECE = 256  # rows whose kernel values, also among each other, are made togeth
 # second or so, as nothing can be interrupted in between.
 _WORK = 500_000_000
 # The same for a second or so, and bytes: rows of a source that are read and learned together.
-_SECOND, _MEMORY = 4_000_000_000, 1 << 23
+_SECOND, _MEMORY = 4_000_000_000, 1 << 25
+_TRACKED = 1 << 15  # rows whose residuals are kept together
 
 
 @stored
@@ -65,8 +66,11 @@ class SequentialLearner:
         # One layout, so that code is compiled once: C order, writable.
         weights = np.ones(len(rows)) if weights is None else weights
         rows, targets, weights = (np.require(given, np.float64, ["C", "W"]) for given in (rows, targets, weights))
-        if not len(rows):
-            return np.empty(0)
+        pieces = [slice(start, start + _TRACKED) for start in range(0, len(rows), _TRACKED)]
+        return np.concatenate([np.empty(0), *(self._track(rows[p], targets[p], weights[p]) for p in pieces)])
+
+    def _track(self, rows: FloatArray, targets: FloatArray, weights: FloatArray) -> FloatArray:
+        """Learn rows, and keep track of their residuals."""
         shifts, units = self._shifts_and_units(targets, weights)
         first, is_free = self.recursion.n_seen, self.has_constant and self.recursion.n_seen == 0
         residuals, variances = self._learn(rows, targets - shifts if self._is_centred else targets, weights, units)
@@ -317,8 +321,7 @@ class _Learning(Pass[SequentialLearner, SequentialLearner]):
     def rows_together(self) -> int:  # type: ignore[override]
         """Rows that take a second or so to learn, and not too much memory; one tile, where each is reported."""
         n_features, most = self.learner.points.shape[1], self.learner.recursion.rules.max_basis
-        # Beside the rows, a dozen numbers of each: targets, residuals, variances and their sums.
-        many = min(_MEMORY // (8 * (n_features + 12)), _SECOND // _row_work(most, n_features))
+        many = min(_MEMORY // (8 * (n_features + 1)), _SECOND // _row_work(most, n_features))
         return many if self.report is None else 1
 
     def start(self) -> SequentialLearner:

@@ -48,7 +48,7 @@ from mercer.model.calibration import sample_rows
 from mercer.solvers.ridge import Choice, RidgeSolution
 
 ROUNDING = 1e-8  # a variance above minus this share of the prior's is zero
-_CALIBRATING_ROWS = 512  # that are left out: each takes a product of all rows with the basis
+_CALIBRATING_ROWS = 256  # that are left out: each takes a product of all rows with the basis
 _KNOWN = 1e-12  # a difference below this share of what it is taken from is rounding
 _REFUSED_ERROR = 1e-3  # rounding of predictions, as a share of the targets, beyond which a noise is too small
 _CHOSEN_ERROR = 5e-10  # the same, about, of a noise that is chosen

@@ -30,13 +30,13 @@ def test_one_dimensional_targets_have_one_dimensional_results(estimator, rows, i
 @pytest.mark.parametrize("intercept", [False, True])
 def test_columns_of_targets_have_columns_of_results(estimator, rows, p, intercept):
     targets = rows[:, :1] + np.arange(1.0, p + 1)
-    model = estimator(intercept=intercept).fit(rows, targets)
+    model = estimator(noise=0.1, intercept=intercept).fit(rows, targets)
     assert model.coefficients_.shape == (len(model.expansion_.points), p)
     assert model.intercept_.shape == (p,)
     assert model.predict(rows).shape == (N, p)
     # Outputs do not see each other: K and the noise are common, each has its own right side.
     for column in range(p):
-        alone = estimator(intercept=intercept).fit(rows, targets[:, column])
+        alone = estimator(noise=0.1, intercept=intercept).fit(rows, targets[:, column])
         np.testing.assert_allclose(model.predict(rows)[:, column], alone.predict(rows), rtol=1e-9, atol=1e-9)
 
 

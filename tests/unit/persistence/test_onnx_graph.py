@@ -137,7 +137,8 @@ def test_votes_are_libsvms():
 # ---------------------------------------------------------------------------------------------------- estimators
 
 
-@pytest.mark.parametrize("name", [name for name in mercer.__all__ if name.endswith("Regressor")])
+# AutoRegressor transforms its columns, and says that it cannot be exported.
+@pytest.mark.parametrize("name", [name for name in mercer.__all__ if name.endswith("Regressor") and "Auto" not in name])
 @pytest.mark.parametrize("width", [1, 2])
 def test_every_regressor(name, width):
     X = np.random.default_rng(0).normal(size=(80, 3))
