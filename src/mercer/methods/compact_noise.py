@@ -189,8 +189,7 @@ def log_likelihood(
     if system.factor is None or freedom <= 0 or np.any(q <= 0) or (noise <= 0 and assumed > n):
         return float("nan")
     determinant = system.factor.log_determinant + float(np.sum(np.log(problem.weights)))
-    if assumed > n:
-        determinant += (assumed - n) * np.log(noise)
+    determinant += (assumed - n) * np.log(noise)
     if solution.eta is not None:
         determinant += np.log(np.sum(solution.eta) / total)
     each = np.log(2 * np.pi * np.e * q / freedom) + 2 * np.log(unit)

@@ -117,10 +117,11 @@ def choose_noise(
     if not (np.all(np.isfinite(matrix)) and np.all(np.diagonal(matrix) >= 0)):
         return float(np.finfo(np.float64).tiny)  # no kernel: refused where the matrix is factored
     path = RidgeProblem.path_of_covariance(matrix, targets, weights, n_targets=n_targets(weights), intercept=intercept)
-    if choice == "gcv":
-        return path.best_noise()
     left_out = LeftOut.of_covariance(path, targets, weights)
-    noise = path.likeliest_noise(left_out) if choice == "auto" else left_out.best_noise()
+    if choice == "gcv":
+        noise = path.best_noise()
+    else:
+        noise = path.likeliest_noise(left_out) if choice == "auto" else left_out.best_noise()
     return max(noise, _LEAST_NOISE * float(np.mean(np.diagonal(matrix))))
 
 

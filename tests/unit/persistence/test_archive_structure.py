@@ -119,7 +119,7 @@ CHANGES = [
     ("compact", "Grid", "_axes", huge, "axes of a grid are too long"),
     ("compact", "Grid", "_axes", not_numbers, "axes of a grid are too long"),
     ("compact", "Grid", "_centre", shorter, "the centre of a grid has shape"),
-    ("compact", "SparseKernel", "_centre", shorter, "the centre of a sparse kernel has shape"),
+    ("compact", "SparseKernel", "_centre", shorter, "the grid of a sparse kernel has other features"),
     ("compact", "SparseGram", "index", out_of_range, "a sparse matrix goes beyond"),
     ("compact", "SparseGram", "index", negative, "a sparse matrix goes beyond"),
     ("compact", "SparseGram", "starts", out_of_range, "rows of a sparse matrix overlap"),
