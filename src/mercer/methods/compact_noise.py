@@ -186,10 +186,11 @@ def log_likelihood(
     q = np.sum(spread * solution.coefficients, axis=0)
     used = np.any(problem.targets != (problem.targets[0] if problem.intercept else 0.0), axis=0)
     q, unit = q[used], np.broadcast_to(unit, used.shape)[used]
-    if system.factor is None or freedom <= 0 or np.any(q <= 0) or (noise <= 0 and assumed > n):
+    if system.factor is None or freedom <= 0 or np.any(q <= 0) or (noise <= 0 and assumed != n):
         return float("nan")
     determinant = system.factor.log_determinant + float(np.sum(np.log(problem.weights)))
-    determinant += (assumed - n) * np.log(noise)
+    if assumed != n:
+        determinant += (assumed - n) * np.log(noise)
     if solution.eta is not None:
         determinant += np.log(np.sum(solution.eta) / total)
     each = np.log(2 * np.pi * np.e * q / freedom) + 2 * np.log(unit)

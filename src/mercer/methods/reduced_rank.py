@@ -38,7 +38,7 @@ from mercer.engine import (
     features_times,
     gram_matrix,
     kernel_diagonal,
-    kernel_times,
+    transposed_times,
 )
 from mercer.kernels import Section
 from mercer.methods.frame import Frame, used_rows
@@ -138,9 +138,8 @@ class ReducedRankVariance:
         # M⁻¹_ii = ω/λ - (ω/λ)² [v, 1]ᵀΣ[v, 1]
         share = 1.0 - precisions * (_squares(own) + solution.constant)
         share[share <= _KNOWN] = 0.0
-        rows = ArrayRows(points, checked=True)
-        fitted = kernel_times(rows, expansion.kernel, self.points, expansion.coefficients, executor=executor)
-        fitted += expansion.intercept
+        rows, kernel = ArrayRows(self.points, checked=True), expansion.kernel
+        fitted = transposed_times(rows, kernel, points, expansion.coefficients, executor=executor) + expansion.intercept
         return Influences(fitted, variances, precisions * slopes, expansion.coefficients[index], precisions * share)
 
     def _residuals(
