@@ -47,7 +47,7 @@ def _speed(rounds: int) -> str:
 
 
 def _committee() -> CommitteeRegressor:
-    return CommitteeRegressor(WAVES, n_basis=500, block_size=500, noise=1e-2, random_state=0)
+    return CommitteeRegressor(WAVES, n_basis=500, block_size=500, noise=1e-2, random_state=0, intercept=False)
 
 
 def _hundred_thousand() -> Any:
@@ -100,7 +100,7 @@ def _compare(title: str, X: Any, y: Any, kernel: Any, noise: float) -> str:
     }
     again = {"transduce": True, "batch_size": 1000}
     contestants = [
-        ("exact", ExactRegressor(kernel, noise=noise), {}),
+        ("exact", ExactRegressor(kernel, noise=noise, intercept=False), {}),
         ("SRM", NystromRegressor(kernel, **options), {}),
         ("FITC", CommitteeRegressor(kernel, block_size=1, **options), {}),
         ("BCM, random blocks", committee["random"], {}),

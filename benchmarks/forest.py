@@ -45,7 +45,7 @@ def split(n_train: int = N_TRAIN) -> Split:
 def ours(n: int, m: int, *, gamma: float = 1 / 54) -> NystromRegressor:
     """Gaussian kernel exp(-gamma r²)."""
     kernel = Gaussian(length_scale=np.sqrt(0.5 / gamma))
-    return NystromRegressor(kernel, n_basis=m, noise=n * RELATIVE_NOISE, random_state=0)
+    return NystromRegressor(kernel, n_basis=m, noise=n * RELATIVE_NOISE, random_state=0, intercept=False)
 
 
 def peer(n: int, m: int) -> Pipeline:

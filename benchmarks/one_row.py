@@ -43,11 +43,13 @@ def _models(X: np.ndarray, y: np.ndarray) -> dict[str, Callable[[np.ndarray], ob
         models[f"NystromRegressor, {size} points"] = regressor.predict
         models[f"the same, with its standard deviation, {size} points"] = _with_std(regressor)
         models[f"NystromClassifier, {size} points"] = NystromClassifier(**options).fit(X, y > 0).predict
-        models[f"OnlineRegressor, {size} points"] = OnlineRegressor(max_basis=size, random_state=0).fit(X, y).predict
-    models[f"ExactRegressor, {N_ROWS} points"] = ExactRegressor().fit(X, y).predict
+        models[f"OnlineRegressor, {size} points"] = (
+            OnlineRegressor(max_basis=size, random_state=0, intercept=False).fit(X, y).predict
+        )
+    models[f"ExactRegressor, {N_ROWS} points"] = ExactRegressor(noise=0.1, intercept=False).fit(X, y).predict
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # few neighbours
-        models[f"CompactRegressor, {N_ROWS} points"] = CompactRegressor(random_state=0).fit(X, y).predict
+        models[f"CompactRegressor, {N_ROWS} points"] = CompactRegressor(random_state=0, noise=0.1).fit(X, y).predict
     return models
 
 

@@ -61,7 +61,9 @@ def _race(rounds: int) -> str:
 
 def _all_rows() -> str:
     data = split()
-    model = OnlineRegressor(KERNEL, noise=1e-5 * len(data.y), max_basis=500, novelty_tol=NOVELTY, gain_tol=GAIN)
+    model = OnlineRegressor(
+        KERNEL, noise=1e-5 * len(data.y), max_basis=500, novelty_tol=NOVELTY, gain_tol=GAIN, intercept=False
+    )
     start = time.perf_counter()
     model.fit(data.X, data.y)
     once = time.perf_counter() - start
@@ -79,7 +81,9 @@ def _package() -> str:
     except ImportError:
         return "The package krls is not installed."
     X, y = make_waves(3000, n_features=4, random_state=0)
-    ours = OnlineRegressor(Gaussian(1.5), noise=1e-8, max_basis=len(y), selection="novelty", novelty_tol=NOVELTY)
+    ours = OnlineRegressor(
+        Gaussian(1.5), noise=1e-8, max_basis=len(y), selection="novelty", novelty_tol=NOVELTY, intercept=False
+    )
     ours.fit(X[:100], y[:100])
     start = time.perf_counter()
     ours.fit(X, y)

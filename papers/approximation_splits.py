@@ -111,7 +111,7 @@ def measure(name: str, data: Set, split: int, kept: Kept, *, verbose: bool = Fal
         return
     rows, targets = standardised(data)
     train, test = shuffled_split(len(rows), data.n_train, split)
-    model = ExactRegressor(data.kernel, noise=data.noise).fit(rows[train], targets[train])
+    model = ExactRegressor(data.kernel, noise=data.noise, intercept=False).fit(rows[train], targets[train])
     expansion: KernelExpansion = model.expansion_
 
     def error(of: KernelExpansion) -> float:
@@ -119,7 +119,9 @@ def measure(name: str, data: Set, split: int, kept: Kept, *, verbose: bool = Fal
 
     def reduced(method: str, size: int) -> dict[str, float]:
         if method == RANDOM:
-            refitted = NystromRegressor(data.kernel, n_basis=size, noise=data.noise, random_state=split)
+            refitted = NystromRegressor(
+                data.kernel, n_basis=size, noise=data.noise, random_state=split, intercept=False
+            )
             return {f"{size} offset": error(refitted.fit(rows[train], targets[train]).expansion_)}
         small = reduce_expansion(expansion, size, random_state=split, **METHODS[method]).expansion
         without = replace(small, intercept=expansion.intercept)
@@ -140,7 +142,9 @@ def measure_descents(data: Set, split: int, kept: Kept, *, verbose: bool = False
     def run() -> dict[str, float]:
         rows, targets = standardised(data)
         train, _ = shuffled_split(len(rows), data.n_train, split)
-        expansion = ExactRegressor(data.kernel, noise=data.noise).fit(rows[train], targets[train]).expansion_
+        expansion = (
+            ExactRegressor(data.kernel, noise=data.noise, intercept=False).fit(rows[train], targets[train]).expansion_
+        )
         return {
             f"{steps} {optimiser}": reduce_expansion(
                 expansion, DESCENT_VECTORS, optimiser=optimiser, max_iter=steps, random_state=split

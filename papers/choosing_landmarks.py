@@ -174,7 +174,9 @@ def run(name: str, sizes: Sizes = FULL, *, kept: Results | None = None, verbose:
 
 
 def _noise(task: Task) -> float:
-    model = NystromRegressor(task.kernel, n_basis=min(200, len(task.rows) // 2), noise="gcv", random_state=0)
+    model = NystromRegressor(
+        task.kernel, n_basis=min(200, len(task.rows) // 2), noise="gcv", random_state=0, intercept=False
+    )
     return float(model.fit(task.rows, task.targets).noise_)
 
 
@@ -193,7 +195,9 @@ def _measure(
             errors.append(errors[-1])
         else:
             unexplained.append(nystrom_error(task.rows, points, task.kernel, random_state=0).unexplained)
-            model = NystromRegressor(task.kernel, basis=points, noise=noise).fit(task.rows, task.targets)
+            model = NystromRegressor(task.kernel, basis=points, noise=noise, intercept=False).fit(
+                task.rows, task.targets
+            )
             errors.append(task.error(np.asarray(model.predict(task.test_rows))))
         found.append(len(points))
     return Measured(unexplained, errors, found, seconds)

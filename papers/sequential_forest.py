@@ -72,10 +72,14 @@ def _fit(method: str, m: int, X: FloatArray, y: FloatArray, seed: int) -> Nystro
     noise = 1e-5 * len(y)
     if method.startswith("online"):
         again = method.endswith("second pass")
-        online = OnlineRegressor(KERNEL, noise=noise, max_basis=m, novelty_tol=1e-2, gain_tol=1e-4, second_pass=again)
+        online = OnlineRegressor(
+            KERNEL, noise=noise, max_basis=m, novelty_tol=1e-2, gain_tol=1e-4, second_pass=again, intercept=False
+        )
         return online.fit(X, y)
     strategy: BasisStrategy = ForwardSelection(59) if method == "OLS-59" else Uniform()
-    return NystromRegressor(KERNEL, basis=strategy, n_basis=m, noise=noise, random_state=seed).fit(X, y)
+    return NystromRegressor(KERNEL, basis=strategy, n_basis=m, noise=noise, random_state=seed, intercept=False).fit(
+        X, y
+    )
 
 
 def _run(method: str, n: int, m: int, repeat: int) -> dict[str, float]:

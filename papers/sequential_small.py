@@ -81,7 +81,7 @@ class _Task:
         """λ is chosen by cross-validation on the training rows, with a uniform basis of half of them (200 at most)."""
         X, y, X_test, y_test = source.load()
         kernel = Gaussian(source.length_scale)
-        model = NystromRegressor(kernel, n_basis=min(200, len(y) // 2), random_state=0)
+        model = NystromRegressor(kernel, n_basis=min(200, len(y) // 2), random_state=0, noise=0.1, intercept=False)
         search = GridSearchCV(model, {"noise": np.logspace(-4, 1, 11)}, cv=5, scoring="neg_mean_squared_error")
         return cls(X, y, X_test, y_test, kernel, float(search.fit(X, y).best_params_["noise"]))
 
@@ -90,14 +90,18 @@ class _Task:
 
     def online(self, seed: int, *, second_pass: bool = False, **options: float | str) -> dict[str, float]:
         order = np.random.default_rng(seed).permutation(len(self.y))
-        model = OnlineRegressor(self.kernel, noise=self.noise, max_basis=len(self.y), novelty_tol=NOVELTY)
+        model = OnlineRegressor(
+            self.kernel, noise=self.noise, max_basis=len(self.y), novelty_tol=NOVELTY, intercept=False
+        )
         model.set_params(second_pass=second_pass, **options).fit(self.X[order], self.y[order])
         return {"error": self.error(model), "size": float(len(model.basis_))}
 
     def batch(self) -> dict[str, float]:
         """Orthogonal least squares, all candidates, stopped by generalised cross-validation."""
         strategy = ForwardSelection(None, stop="gcv")
-        model = NystromRegressor(self.kernel, basis=strategy, n_basis=len(self.y) // 2, noise=self.noise)
+        model = NystromRegressor(
+            self.kernel, basis=strategy, n_basis=len(self.y) // 2, noise=self.noise, intercept=False
+        )
         model.fit(self.X, self.y)
         return {"error": self.error(model), "size": float(model.rank_)}
 
