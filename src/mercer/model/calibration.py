@@ -199,6 +199,8 @@ class Calibration:
 
     def relative_error(self) -> float:
         """Mean squared residual in units of that of the mean without the row, averaged over the outputs."""
+        if len(self.targets) == 0:
+            return 0.0
         total = np.sum(self.weights)
         unit = _positive(np.max(np.abs(self.targets), axis=0, initial=0.0))  # so that squares are numbers
         alone = self.targets / unit - _mean(self.targets / unit, self.weights)
