@@ -48,7 +48,9 @@ class Conditioned:
     def scale(self):
         """The likeliest σ of each output, (p,)."""
         targets = self.targets.reshape(len(self.system), -1)
-        return np.sqrt(np.sum(targets * (self.precision @ targets), axis=0) / max(self.n_targets, 1))
+        if self.n_targets < 1:
+            return np.ones(targets.shape[1])
+        return np.sqrt(np.sum(targets * (self.precision @ targets), axis=0) / self.n_targets)
 
     @property
     def profiled_log_likelihood(self):

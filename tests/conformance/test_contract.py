@@ -7,6 +7,7 @@ from threadpoolctl import threadpool_limits
 from mercer import (
     CommitteeRegressor,
     CompactClassifier,
+    CompactRegressor,
     ExactClassifier,
     NystromClassifier,
     PseudoInputRegressor,
@@ -115,10 +116,12 @@ def unsettled(model):
         return dict.fromkeys(
             WEIGHTS, "rows are learned in order, and one that is known does not join the dictionary again"
         )
+    if isinstance(model, CompactRegressor) and isinstance(model.noise, str):
+        return dict.fromkeys(WEIGHTS, "the noise that a kernel needs to be definite depends on how many rows are equal")
     if isinstance(model, (ExactClassifier, NystromClassifier, CompactClassifier)):
         chosen = isinstance(model.noise, str)
         names = ["check_class_weight_classifiers"] if chosen else []
-        names += WEIGHTS if chosen and isinstance(model, NystromClassifier) else []
+        names += WEIGHTS if chosen and isinstance(model, (NystromClassifier, CompactClassifier)) else []
         return {name: OF_CLASSIFIERS[name] for name in names}
     return {}
 

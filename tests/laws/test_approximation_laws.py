@@ -91,7 +91,8 @@ def test_blocks_of_one_row_are_fitc(problem, by_labels):
     assert model.n_blocks_ == len(problem.rows)
     assert_same_moments(model, expected, problem.new, rounding)
     assert_same_scale(model, expected, rounding)
-    assert_close(model.log_marginal_likelihood_, expected.profiled_log_likelihood, profiled(rounding, expected))
+    if np.all(expected.scale > 1e-6 * np.max(np.abs(problem.targets))):  # constant targets are infinitely likely
+        assert_close(model.log_marginal_likelihood_, expected.profiled_log_likelihood, profiled(rounding, expected))
 
 
 @given(problems(), booleans)
@@ -130,7 +131,8 @@ def test_a_committee_is_its_definition(problem):
     rounding = problem.rounding(expected, model.basis_)
     assert_same_moments(model, expected, problem.new, rounding)
     assert_same_scale(model, expected, rounding)
-    assert_close(model.log_marginal_likelihood_, expected.profiled_log_likelihood, profiled(rounding, expected))
+    if np.all(expected.scale > 1e-6 * np.max(np.abs(problem.targets))):  # constant targets are infinitely likely
+        assert_close(model.log_marginal_likelihood_, expected.profiled_log_likelihood, profiled(rounding, expected))
 
 
 @given(problems(), st.sampled_from(["random", "order"]), st.integers(1, 12), seeds)
