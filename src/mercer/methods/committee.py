@@ -186,7 +186,8 @@ class CommitteeSummary:
         if batch.blocks is None:
             some = batch.table.subset(index)
             return influences(some, features, solution, intercept, noise=batch.noise, blocks=None, executor=executor)
-        members = [np.arange(batch.table.n_rows)[block] for block in batch.blocks]
+        numbers = np.arange(batch.table.n_rows)
+        members = [numbers[block] for block in batch.blocks]
         chosen = np.zeros(batch.table.n_rows, dtype=bool)
         chosen[index] = True
         needed = [number for number, rows in enumerate(members) if np.any(chosen[rows])]
