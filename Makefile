@@ -1,7 +1,7 @@
 # `make demo`, `make check` and `make test` all work as the first command after a clone: they need python3, make and git.
 
 PYTHON ?= python3
-# Two workers and more: tests do not depend on each other, and each takes what cores it finds.
+# Two workers and more: tests do not depend on each other. BLAS has one thread in each: with more, workers wait for cores.
 PYTEST_ARGS ?= -n auto
 
 BIN := .venv/bin
@@ -27,7 +27,7 @@ check: .venv/.installed  ## the fast lane: ruff, and the tests without the slow 
 
 test: lint  ## lint, then run the tests, the doctests and the README (PYTEST_ARGS="-k kernels -n 2")
 	$(SAY) pytest
-	@$(BIN)/python -m pytest -q $(PYTEST_ARGS)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q $(PYTEST_ARGS)
 
 test-machines: .venv/.installed  ## run tests as on other machines: other BLAS, other processors, one thread (half an hour)
 	@$(BIN)/python tests/machines.py $(PYTEST_ARGS)
