@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mercer import basis, compression, datasets, kernels, persistence
     from mercer._warmup import warmup
     from mercer.compression import as_expansion, compress
-    from mercer.estimators.auto import AutoRegressor
+    from mercer.estimators.auto import AutoClassifier, AutoRegressor
     from mercer.estimators.committee_regressor import CommitteeRegressor
     from mercer.estimators.compact import CompactClassifier, CompactRegressor
     from mercer.estimators.exact import ExactClassifier, ExactRegressor
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from mercer.persistence.archive import load, save
 
 _HOMES = {
+    "AutoClassifier": "mercer.estimators.auto",
     "AutoRegressor": "mercer.estimators.auto",
     "CommitteeRegressor": "mercer.estimators.committee_regressor",
     "CompactClassifier": "mercer.estimators.compact",
@@ -51,6 +52,7 @@ _HOMES = {
 _MODULES = ("basis", "compression", "datasets", "kernels", "persistence")
 
 __all__ = [
+    "AutoClassifier",
     "AutoRegressor",
     "CommitteeRegressor",
     "CompactClassifier",

@@ -1,4 +1,4 @@
-"""Regression without settings: kernel, length scales, noise and method are chosen from the data."""
+"""Regression and classification without settings: kernel, length scales, noise and method come from the data."""
 
 import sys
 import time
@@ -11,39 +11,143 @@ from mercer._stored import stored
 from mercer._stored.checks import need
 from mercer._typing import FloatArray, RandomState
 from mercer._validation import Integral, Interval, Real, check_is_fitted, check_random_state, parameters
-from mercer.engine import ArrayTable, Rows
-from mercer.estimators.exact import ExactRegressor
-from mercer.estimators.nystrom import NystromRegressor
+from mercer.engine import ArrayTable, Rows, available_memory
+from mercer.estimators.classification import CLASS_WEIGHT, KernelClassifier
+from mercer.estimators.exact import ExactClassifier, ExactRegressor
+from mercer.estimators.nystrom import NystromClassifier, NystromRegressor
 from mercer.estimators.regression import KernelRegressor
-from mercer.estimators.shell import make_executor
+from mercer.estimators.shell import Shell, make_executor
 from mercer.exceptions import warn
 from mercer.methods.columns import Columns, ColumnsOf
-from mercer.methods.search import Candidate, search_kernel
+from mercer.methods.search import N_CANDIDATES, Candidate, search_kernel
 from mercer.model import Calibration, KernelExpansion
 from mercer.model.calibration import sample_rows
 
 _SAMPLE = 10_000  # rows by which columns are scaled
 _MOST_RANKED = 100  # features: with more, their ranks are left out
-_EXACT_ROWS = 6000  # up to here the exact model takes seconds
-_BASIS = ((200_000, 2000), (2_000_000, 1000))  # basis points for so many rows
-_FEWEST_BASIS = 500
 _SEARCH = 0.6  # share of the time for the choice of the kernel
+# Operations that are planned for a second of the time limit: a slow laptop manages as many.
+_RATE = 1e10
+_EXACT_ROWS = 6000  # at most, for the default time limit
+_MOST_BASIS, _FEWEST_BASIS = 3000, 100
+_MEMORY = 0.25  # share of the available memory that one matrix may take
+
+
+@parameters
+class AutoMachine(Shell):
+    """Parameters and fit that regression and classification share; the model of transformed columns does the rest."""
+
+    time_limit: float = 60.0
+    random_state: RandomState = None
+    n_jobs: int | None = None
+    verbose: int = 0
+
+    _columns: Columns = field(init=False)
+    choice_: dict[str, Any] = field(init=False)
+    model_: Any
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "time_limit": [Interval(Real, 0, None, closed="neither")],
+        "random_state": ["random_state"],
+        "n_jobs": [None, Integral],
+        "verbose": ["verbose"],
+    }
+    _exact: ClassVar[Any]
+    _on_basis: ClassVar[Any]
+
+    def check_stored(self) -> None:
+        """Refuse a model of other columns."""
+        used = self._columns.used
+        need(len(used) == 0 or int(np.max(used)) < self.n_features_in_, "columns of a model are beyond its features.")
+        need(self.model_.n_features_in_ == self._columns.n_features, "a model has other columns than it was given.")
+
+    def _fit(self, table: ArrayTable) -> None:
+        began, rng, executor = time.monotonic(), check_random_state(self.random_state), make_executor(self)
+        limit = float(self.time_limit)
+        sample = sample_rows(np.arange(table.n_rows), _SAMPLE)
+        self._columns = Columns.of(table.rows.take(sample), ranks=table.n_features <= _MOST_RANKED)
+        shown = ArrayTable(ColumnsOf(table.rows, self._columns), table.labels, table.weights, table.coding)
+        candidates = search_kernel(shown, deadline=began + _SEARCH * limit, rng=rng, executor=executor, say=self._say)
+        best = candidates[0]
+        model, reason = self._model(best, table.n_rows, rng)
+        self.model_ = model.fit(shown.rows, self._given(table), table.weights)
+        self.choice_ = {
+            "method": type(model).__name__,
+            "reason": reason,
+            "kernel": best.kernel,
+            "noise": float(self.model_.noise_),
+            "tried": [
+                {"name": each.name, "error": float(np.sqrt(each.error)), "seconds": each.seconds} for each in candidates
+            ],
+        }
+        self._say(f"{reason}; {time.monotonic() - began:.1f} s in all")
+        if len(candidates) < N_CANDIDATES:
+            warn(
+                f"time_limit={limit:g} s was enough for {len(candidates)} of {N_CANDIDATES} kernels: the best of these "
+                "is used.",
+                UserWarning,
+            )
+
+    def _given(self, table: ArrayTable) -> Any:
+        """Targets or labels, as the user gave them."""
+        raise NotImplementedError
+
+    def _model(self, best: Candidate, n_rows: int, rng: np.random.RandomState) -> tuple[Any, str]:
+        """The model that is fitted to all rows, and why."""
+        shared: dict[str, Any] = {
+            "random_state": int(rng.randint(2**31 - 1)), "n_jobs": self.n_jobs, "verbose": self.verbose
+        }  # fmt: skip
+        most = exact_rows(float(self.time_limit))
+        if n_rows <= most:
+            return self._exact(best.kernel, **shared), f"{best.name}, exactly: {n_rows} rows are at most {most}"
+        m = basis_size(n_rows, float(self.time_limit))
+        return self._on_basis(best.kernel, n_basis=m, **shared), (
+            f"{best.name}, on {m} basis points: {n_rows} rows are more than {most}"
+        )
+
+    def _say(self, message: str) -> None:
+        if self.verbose:
+            print(f"{type(self).__name__}: {message}", file=sys.stderr, flush=True)
+
+    @property
+    def noise_(self) -> float:
+        """λ in use."""
+        check_is_fitted(self)
+        return float(self.model_.noise_)
+
+    @property
+    def _n_outputs(self) -> int:
+        return int(self.model_._n_outputs)
+
+    def _mean_expansion(self) -> KernelExpansion:
+        expansion: KernelExpansion = self.model_._mean_expansion()
+        return expansion
+
+    def _evaluate_rows(self, rows: Rows) -> FloatArray:
+        values: FloatArray = self.model_._evaluate_rows(ColumnsOf(rows, self._columns))
+        return values
+
+    def _calibration(self) -> Calibration | None:
+        calibration: Calibration | None = self.model_._calibration()
+        return calibration
 
 
 @stored
 @parameters
-class AutoRegressor(KernelRegressor):
+class AutoRegressor(KernelRegressor, AutoMachine):
     """Kernel regression that needs no settings: give it rows and targets.
 
-    Columns are put on a robust scale, and on that of their ranks. A kernel, with a length scale for each feature, is
-    found by marginal likelihood on a sample and judged by rows that were held out. Then all rows are fitted: exactly up
-    to 6000 of them, else on a basis (subset of representers). The noise is chosen by marginal likelihood, and the
+    Columns are put on a robust scale, and on that of their ranks. Kernels with a length scale for each feature are
+    found by marginal likelihood on a sample and judged by their leave-one-out errors. Then all rows are fitted: exactly
+    up to 6000 of them, else on a basis (subset of representers) of as many points as the time limit and the memory
+    allow. The noise is chosen by marginal likelihood, and the
     spread is calibrated by leave-one-out residuals.
 
     Parameters
     ----------
     time_limit : float, default=60.0
-        Seconds. What is chosen depends on it only if it is too short to try everything, which is warned of.
+        Seconds, roughly. It sets the size of the model; the kernel depends on it only if it is too short to try all
+        kernels, which is warned of.
     random_state : int, RandomState or None, default=None
         For the rows by which kernels are judged, and the basis.
     n_jobs : int or None, default=None
@@ -81,89 +185,18 @@ class AutoRegressor(KernelRegressor):
     True
     """
 
-    time_limit: float = 60.0
-    random_state: RandomState = None
-    n_jobs: int | None = None
-    verbose: int = 0
-
-    _columns: Columns = field(init=False)
     model_: ExactRegressor | NystromRegressor = field(init=False)
-    choice_: dict[str, Any] = field(init=False)
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "time_limit": [Interval(Real, 0, None, closed="neither")],
-        "random_state": ["random_state"],
-        "n_jobs": [None, Integral],
-        "verbose": ["verbose"],
-    }
+    _exact = ExactRegressor
+    _on_basis = NystromRegressor
 
     def check_stored(self) -> None:
-        """Refuse a model of other columns."""
-        used = self._columns.used
-        need(len(used) == 0 or int(np.max(used)) < self.n_features_in_, "columns of a model are beyond its features.")
-        need(self.model_.n_features_in_ == self._columns.n_features, "a model has other columns than it was given.")
+        """Refuse a model of other columns or outputs."""
+        super().check_stored()
         need(self.model_._flat == self._flat, "a model has other outputs than its estimator.")
 
-    def _fit(self, table: ArrayTable) -> None:
-        began, rng, executor = time.monotonic(), check_random_state(self.random_state), make_executor(self)
-        limit = float(self.time_limit)
-        sample = sample_rows(np.arange(table.n_rows), _SAMPLE)
-        self._columns = Columns.of(table.rows.take(sample), ranks=table.n_features <= _MOST_RANKED)
-        shown = ArrayTable(ColumnsOf(table.rows, self._columns), table.labels, table.weights)
-        candidates = search_kernel(shown, deadline=began + _SEARCH * limit, rng=rng, executor=executor, say=self._say)
-        best = candidates[0]
-        model, reason = self._model(best, table.n_rows, rng)
-        targets = table.targets[:, 0] if self._flat else table.targets
-        self.model_ = model.fit(shown.rows, targets, table.weights)
-        self.choice_ = {
-            "method": type(model).__name__,
-            "reason": reason,
-            "kernel": best.kernel,
-            "noise": float(self.model_.noise_),
-            "tried": [
-                {"name": each.name, "error": float(np.sqrt(each.error)), "seconds": each.seconds} for each in candidates
-            ],
-        }
-        self._say(f"{reason}; {time.monotonic() - began:.1f} s in all")
-        if len(candidates) < 4:
-            warn(
-                f"time_limit={limit:g} s was enough for {len(candidates)} of 4 kernels: the best of these is used.",
-                UserWarning,
-            )
-
-    def _model(self, best: Candidate, n_rows: int, rng: np.random.RandomState) -> tuple[Any, str]:
-        """The model that is fitted to all rows, and why."""
-        shared: dict[str, Any] = {
-            "random_state": int(rng.randint(2**31 - 1)), "n_jobs": self.n_jobs, "verbose": self.verbose
-        }  # fmt: skip
-        if n_rows <= _EXACT_ROWS:
-            return ExactRegressor(best.kernel, **shared), (
-                f"{best.name}, exactly: {n_rows} rows are at most {_EXACT_ROWS}"
-            )
-        m = next((size for most, size in _BASIS if n_rows <= most), _FEWEST_BASIS)
-        return NystromRegressor(best.kernel, n_basis=m, **shared), (
-            f"{best.name}, on {m} basis points: {n_rows} rows are more than {_EXACT_ROWS}"
-        )
-
-    def _say(self, message: str) -> None:
-        if self.verbose:
-            print(f"AutoRegressor: {message}", file=sys.stderr, flush=True)
-
-    @property
-    def noise_(self) -> float:
-        """λ in use."""
-        check_is_fitted(self)
-        return float(self.model_.noise_)
-
-    @property
-    def _n_outputs(self) -> int:
-        return self.model_._n_outputs
-
-    def _mean_expansion(self) -> KernelExpansion:
-        return self.model_._mean_expansion()
-
-    def _evaluate_rows(self, rows: Rows) -> FloatArray:
-        return self.model_._evaluate_rows(ColumnsOf(rows, self._columns))
+    def _given(self, table: ArrayTable) -> Any:
+        return table.targets[:, 0] if self._flat else table.targets
 
     def _scales(self) -> FloatArray:
         """Those of the model, calibrated: the mean squared standardised residual is 1."""
@@ -172,11 +205,84 @@ class AutoRegressor(KernelRegressor):
             return scales
         return np.asarray(scales * np.sqrt(calibration.mean_square(scales)))
 
-    def _calibration(self) -> Calibration | None:
-        return self.model_._calibration()
-
     def _standard_deviations(self, rows: Rows) -> FloatArray:
         return self.model_._standard_deviations(ColumnsOf(rows, self._columns))
 
     def _covariance(self, rows: Rows) -> FloatArray:
         return self.model_._covariance(ColumnsOf(rows, self._columns))
+
+
+@stored
+@parameters
+class AutoClassifier(KernelClassifier, AutoMachine):
+    """Kernel classification that needs no settings: give it rows and labels.
+
+    As ``AutoRegressor``: least squares on ±1, one class against the rest. Probabilities are fitted to leave-one-out
+    values.
+
+    Parameters
+    ----------
+    time_limit, random_state, n_jobs, verbose
+        As in ``AutoRegressor``.
+    class_weight : dict, "balanced" or None, default=None
+        What the weights of rows are multiplied by: a number for each class, or such numbers that all classes have the
+        same total weight.
+
+    Attributes
+    ----------
+    classes_ : array (classes,)
+    model_ : ExactClassifier or NystromClassifier
+        The model, of transformed columns.
+    choice_ : dict
+        What was chosen, why, and what was tried: ``method``, ``reason``, ``kernel``, ``noise``, ``tried``.
+    noise_ : float
+        λ in use.
+
+    See Also
+    --------
+    ExactClassifier, NystromClassifier : The models, with settings.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from mercer import AutoClassifier
+    >>> X, y = load_wine(return_X_y=True)
+    >>> model = AutoClassifier(random_state=0).fit(X[::2], y[::2])
+    >>> model.score(X[1::2], y[1::2]) > 0.95
+    True
+    >>> model.predict_proba(X[:1]).shape
+    (1, 3)
+    """
+
+    model_: ExactClassifier | NystromClassifier = field(init=False)
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {**AutoMachine._parameter_constraints, **CLASS_WEIGHT}
+    _exact = ExactClassifier
+    _on_basis = NystromClassifier
+
+    def check_stored(self) -> None:
+        """Refuse a model of other columns or classes."""
+        super().check_stored()
+        need(np.array_equal(self.model_.classes_, self.classes_), "a model has other classes than its estimator.")
+
+    def _given(self, table: ArrayTable) -> Any:
+        return self.classes_[table.labels]
+
+
+def exact_rows(time_limit: float) -> int:
+    """Up to how many rows the exact model is fitted: n³/3 operations for the factor, as many for its inverse."""
+    most = min(float(_EXACT_ROWS), np.cbrt(_RATE * 0.4 * time_limit))
+    return int(_fitting(most))
+
+
+def basis_size(n_rows: int, time_limit: float) -> int:
+    """How many basis points: nm² operations for the sums, about 15m³ for eigenvalues."""
+    sizes = np.arange(_FEWEST_BASIS, _MOST_BASIS + 1, 100, dtype=np.float64)
+    planned = n_rows * sizes**2 + 15 * sizes**3 <= _RATE * time_limit
+    return int(_fitting(float(sizes[planned][-1]) if np.any(planned) else _FEWEST_BASIS))
+
+
+def _fitting(size: float) -> float:
+    """The size, or less if a square matrix of that size would take too much of the memory."""
+    memory = available_memory()
+    return size if memory is None else min(size, np.sqrt(_MEMORY * memory / 8))

@@ -64,10 +64,12 @@ def maximise_likelihood(
 ) -> Likeliest:
     """Search for the kernel's parameters and the noise of the largest marginal likelihood, by L-BFGS.
 
-    The amplitude stays as it is: that of the targets follows in closed form. Stops at the best so far when
-    ``time.monotonic()`` passes the deadline. Cost: 1.3·n³ operations and one n × n matrix of G for each step.
+    The first amplitude stays as it is: that of the targets follows in closed form, and other terms of a sum are
+    relative to it. Stops at the best so far when ``time.monotonic()`` passes the deadline. Cost: 1.3·n³ operations and
+    one n × n matrix of G for each step.
     """
-    start = {name: value for name, value in kernel.get_log_parameters().items() if not name.endswith("amplitude")}
+    start = dict(kernel.get_log_parameters())
+    start.pop(next((name for name in start if name.endswith("amplitude")), ""), None)
     sizes = [np.size(value) for value in start.values()]
     level = float(np.mean(kernel.diagonal(rows)))
     best: list[tuple[float, FloatArray]] = []
