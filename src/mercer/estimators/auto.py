@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mercer._stored import stored
+from mercer._stored import Sometimes, stored
 from mercer._stored.checks import need
 from mercer._typing import FloatArray, RandomState
 from mercer._validation import Integral, Interval, Real, check_is_fitted, check_random_state, parameters
@@ -110,12 +110,6 @@ class AutoMachine(Shell):
             print(f"{type(self).__name__}: {message}", file=sys.stderr, flush=True)
 
     @property
-    def noise_(self) -> float:
-        """λ in use."""
-        check_is_fitted(self)
-        return float(self.model_.noise_)
-
-    @property
     def _n_outputs(self) -> int:
         return int(self.model_._n_outputs)
 
@@ -186,6 +180,7 @@ class AutoRegressor(KernelRegressor, AutoMachine):
     """
 
     model_: ExactRegressor | NystromRegressor = field(init=False)
+    _extra_noise: Sometimes[float] = field(init=False)
 
     _exact = ExactRegressor
     _on_basis = NystromRegressor
@@ -195,8 +190,23 @@ class AutoRegressor(KernelRegressor, AutoMachine):
         super().check_stored()
         need(self.model_._flat == self._flat, "a model has other outputs than its estimator.")
 
+    def _fit(self, table: ArrayTable) -> None:
+        super()._fit(table)
+        calibration = self.model_._calibration()
+        self._extra_noise = 0.0 if calibration is None else calibration.extra_noise()
+
     def _given(self, table: ArrayTable) -> Any:
         return table.targets[:, 0] if self._flat else table.targets
+
+    @property
+    def noise_(self) -> float:
+        """λ of an observation: the model's, and what the residuals of rows that are left out add to it."""
+        check_is_fitted(self)
+        return float(self.model_.noise_) + getattr(self, "_extra_noise", 0.0)
+
+    def _calibration(self) -> Calibration | None:
+        calibration = self.model_._calibration()
+        return None if calibration is None else calibration.with_noise(getattr(self, "_extra_noise", 0.0))
 
     def _scales(self) -> FloatArray:
         """Those of the model, calibrated: the mean squared standardised residual is 1."""
@@ -255,6 +265,12 @@ class AutoClassifier(KernelClassifier, AutoMachine):
     """
 
     model_: ExactClassifier | NystromClassifier = field(init=False)
+
+    @property
+    def noise_(self) -> float:
+        """λ in use."""
+        check_is_fitted(self)
+        return float(self.model_.noise_)
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {**AutoMachine._parameter_constraints, **CLASS_WEIGHT}
     _exact = ExactClassifier

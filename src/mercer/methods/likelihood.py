@@ -34,6 +34,7 @@ from mercer.methods.exact import n_targets, solve_lssvm
 DECIDING_ROWS = 1000
 _WIDEST = 12.0  # the largest logarithm of a parameter, relative to its start: it switches a feature off
 _NARROWEST = -5.0
+_AMPLITUDE = 9.2  # the same of an amplitude: more than 1e4 times the other terms, these lose their digits
 _NOISES = (-16.0, 6.0)  # logarithms of λ, relative to k(x, x)
 _FAILED = 1e25  # the objective where H is not positive definite: the search turns back
 
@@ -88,11 +89,17 @@ def maximise_likelihood(
         return value, gradient
 
     flat = np.concatenate([np.ravel(value) for value in start.values()] + [[np.log(noise)]])
-    bounds = [(each + _NARROWEST, each + _WIDEST) for each in flat[:-1]] + [_NOISES]
+    limits = [_limits(name) for name, size in zip(start, sizes, strict=True) for _ in range(size)]
+    bounds = [(each + low, each + high) for each, (low, high) in zip(flat[:-1], limits, strict=True)] + [_NOISES]
     with suppress(_Stopped):
         minimize(objective, flat, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": max_iter})
     found, chosen = unpack(best[0][1])
     return Likeliest(found, chosen, -best[0][0])
+
+
+def _limits(name: str) -> tuple[float, float]:
+    """How far the logarithm of a parameter may move from its start."""
+    return (-_AMPLITUDE, _AMPLITUDE) if name.endswith("amplitude") else (_NARROWEST, _WIDEST)
 
 
 def _objective(

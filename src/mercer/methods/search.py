@@ -2,7 +2,7 @@
 
 The first candidate has one length scale for all features. From its parameters the second starts, with a length scale
 per feature, and from there the same of other smoothness, and sums of two, which follow a trend and what is left of it.
-Each is fitted on at most ``DECIDING_ROWS`` rows and judged on twice as many: by squared errors of the exact model at
+Each is fitted on at most ``DECIDING_ROWS`` rows and judged on three times as many: by errors of the exact model at
 rows that it leaves out.
 """
 
@@ -21,7 +21,7 @@ from mercer.kernels.stationary import median_distance
 from mercer.methods.exact import fit_exact
 from mercer.methods.likelihood import DECIDING_ROWS, maximise_likelihood
 
-_JUDGING_ROWS = 2 * DECIDING_ROWS
+_JUDGING_ROWS = 3 * DECIDING_ROWS
 _STEPS = 60  # of the search with a length scale per feature
 _MORE_STEPS = 15  # of those that start from its result
 _STEPS_OF_SUMS = 30
@@ -71,13 +71,12 @@ def search_kernel(
     fitted, judged = _in_memory(table, order[:DECIDING_ROWS]), _in_memory(table, order[:_JUDGING_ROWS])
     rows, targets = fitted.rows.read(0, fitted.n_rows), fitted.targets
     weights = np.ones(len(rows)) if fitted.weights is None else fitted.weights
-    varied = np.ptp(targets, axis=0) > 0 if len(targets) else np.zeros(targets.shape[1], dtype=bool)
+    unit = _standardised(targets)
     tried: list[Candidate] = []
 
     def try_out(name: str, start: Kernel, noise: float, max_iter: int) -> Candidate:
         began, kernel = time.monotonic(), start
-        if np.any(varied) and len(rows) > 2:
-            unit = targets[:, varied] / np.std(targets[:, varied], axis=0)
+        if unit.shape[1] and len(rows) > 2:
             found = maximise_likelihood(start, rows, unit, weights, noise=noise, max_iter=max_iter, deadline=deadline)
             kernel, noise = found.kernel, found.noise
         error = _left_out_error(judged, kernel, noise, executor)
@@ -94,6 +93,16 @@ def search_kernel(
         if time.monotonic() < deadline:
             try_out(name, start(scales), max(best.noise, 1e-6), steps)
     return sorted(tried, key=lambda candidate: candidate.error)
+
+
+def _standardised(targets: FloatArray) -> FloatArray:
+    """Targets with a standard deviation of one, without those that are constant; of any size."""
+    if len(targets) == 0:
+        return targets[:, :0]
+    centred = targets - targets[0]
+    largest = np.max(np.abs(centred), axis=0)
+    centred = centred[:, largest > 0] / largest[largest > 0]
+    return np.asarray(centred / np.std(centred, axis=0))
 
 
 def _left_out_error(table: ArrayTable, kernel: Kernel, noise: float, executor: Executor) -> float:

@@ -10,6 +10,13 @@ from sklearn.preprocessing import StandardScaler
 
 import mercer
 from mercer import AutoRegressor
+from mercer.estimators.auto import basis_size, exact_rows
+from mercer.methods.search import N_CANDIDATES
+
+
+def unhurried(**options):
+    """As by default, but on a machine of any speed."""
+    return AutoRegressor(time_limit=1e4, **options)
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +27,7 @@ def friedman():
 @pytest.fixture(scope="module")
 def model(friedman):
     X, y = friedman
-    return AutoRegressor(random_state=0).fit(X[:400], y[:400])
+    return unhurried(random_state=0).fit(X[:400], y[:400])
 
 
 def test_it_is_better_than_boosted_trees_and_its_intervals_cover(friedman, model):
@@ -36,26 +43,27 @@ def test_it_says_what_it_chose(model):
     assert model.choice_["method"] == "ExactRegressor"
     assert "400 rows are at most 6000" in model.choice_["reason"]
     errors = [each["error"] for each in model.choice_["tried"]]
-    assert len(errors) == 4
+    assert len(errors) == N_CANDIDATES
     assert errors == sorted(errors)
 
 
 def test_features_that_do_not_matter_get_long_length_scales(model):
-    # Five of the ten features of this set are noise; each stands twice among the columns.
-    scales = np.asarray(model.choice_["kernel"].length_scale)
-    used = np.minimum(scales[:10], scales[10:])
+    # Five of the ten features of this set are noise; each stands twice among the columns, and in each term of a sum.
+    parameters = model.choice_["kernel"].get_log_parameters()
+    scales = [value for name, value in parameters.items() if name.endswith("length_scale")]
+    used = np.min(np.reshape(scales, (-1, 10)), axis=0)
     assert np.max(used[:5]) < np.min(used[5:])
 
 
 def test_the_same_seed_gives_the_same_model(friedman, model):
     X, y = friedman
-    again = AutoRegressor(random_state=0).fit(X[:400], y[:400])
+    again = unhurried(random_state=0).fit(X[:400], y[:400])
     np.testing.assert_array_equal(again.predict(X[400:]), model.predict(X[400:]))
 
 
 def test_units_do_not_matter(friedman, model):
     X, y = friedman
-    scaled = AutoRegressor(random_state=0).fit(1e3 * X[:400] - 7.0, 1e6 * y[:400] + 1e7)
+    scaled = unhurried(random_state=0).fit(1e3 * X[:400] - 7.0, 1e6 * y[:400] + 1e7)
     new = 1e3 * X[400:] - 7.0
     (mean, std), (expected, spread) = scaled.predict(new, return_std=True), model.predict(X[400:], return_std=True)
     np.testing.assert_allclose((mean - 1e7) / 1e6, expected, rtol=0, atol=1e-2 * np.std(y))
@@ -63,16 +71,29 @@ def test_units_do_not_matter(friedman, model):
 
 
 def test_more_rows_than_the_exact_model_takes_have_a_basis(monkeypatch, friedman):
-    monkeypatch.setattr("mercer.estimators.auto._EXACT_ROWS", 300)
+    monkeypatch.setattr("mercer.estimators.auto.exact_rows", lambda time_limit: 300)
     X, y = friedman
-    model = AutoRegressor(random_state=0).fit(X[:400], y[:400])
+    model = unhurried(random_state=0).fit(X[:400], y[:400])
     assert model.choice_["method"] == "NystromRegressor"
     assert model.score(X[400:], y[400:]) > 0.9
 
 
+def test_the_model_grows_with_the_time_limit_and_shrinks_with_the_rows():
+    assert exact_rows(60.0) == 6000
+    assert 100 < exact_rows(0.1) < exact_rows(10.0) < 6000
+    assert basis_size(10_000, 60.0) >= basis_size(1_000_000, 60.0) >= basis_size(100_000_000, 60.0) == 100
+    assert basis_size(1_000_000, 1.0) < basis_size(1_000_000, 600.0)
+
+
+def test_matrices_that_memory_does_not_hold_are_not_planned(monkeypatch):
+    monkeypatch.setattr("mercer.estimators.auto.available_memory", lambda: 32e6)
+    assert 8 * exact_rows(60.0) ** 2 <= 8e6
+    assert 8 * basis_size(10_000, 60.0) ** 2 <= 8e6
+
+
 def test_too_little_time_is_enough_for_something(friedman):
     X, y = friedman
-    with pytest.warns(UserWarning, match="was enough for 1 of 4 kernels"):
+    with pytest.warns(UserWarning, match=f"was enough for 1 of {N_CANDIDATES} kernels"):
         model = AutoRegressor(time_limit=1e-6, random_state=0).fit(X[:400], y[:400])
     assert model.score(X[400:], y[400:]) > 0.5
 
@@ -87,7 +108,7 @@ def test_it_is_saved_and_loaded(tmp_path, friedman, model):
 
 def test_pipelines_and_cross_validation(friedman):
     X, y = friedman
-    scores = cross_val_score(make_pipeline(StandardScaler(), AutoRegressor(random_state=0)), X[:200], y[:200], cv=3)
+    scores = cross_val_score(make_pipeline(StandardScaler(), unhurried(random_state=0)), X[:200], y[:200], cv=3)
     assert np.min(scores) > 0.7
 
 
@@ -111,7 +132,7 @@ ODD = {
 @pytest.mark.parametrize("case", ODD.values(), ids=ODD)
 def test_odd_data_give_finite_models(friedman, case):
     X, y = case(*friedman)
-    mean, std = AutoRegressor(random_state=0).fit(X, y).predict(X, return_std=True)
+    mean, std = unhurried(random_state=0).fit(X, y).predict(X, return_std=True)
     assert np.all(np.isfinite(mean))
     assert np.all(np.isfinite(std) & (std >= 0))
 
@@ -119,7 +140,7 @@ def test_odd_data_give_finite_models(friedman, case):
 def test_weights_count(friedman):
     X, y = friedman
     weights = np.where(np.arange(400) < 200, 1.0, 0.0)
-    few = AutoRegressor(random_state=0).fit(X[:400], y[:400], weights)
+    few = unhurried(random_state=0).fit(X[:400], y[:400], weights)
     assert few.score(X[400:], y[400:]) > 0.7
     wild = np.where(weights > 0, y[:400], 1e6)
-    assert AutoRegressor(random_state=0).fit(X[:400], wild, weights).score(X[400:], y[400:]) > 0.7
+    assert unhurried(random_state=0).fit(X[:400], wild, weights).score(X[400:], y[400:]) > 0.7
