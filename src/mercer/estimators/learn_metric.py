@@ -155,7 +155,7 @@ def _starts(shape: Stationary, some: ArrayTable, limit: float) -> list[Stationar
     likeliest = partial(maximise_likelihood, targets=targets, weights=weights)
     until = time.monotonic() + _LIKELIHOOD_SHARE * limit
     one = likeliest(equal, rows, max_iter=_STEPS[0], deadline=until)
-    each = one.kernel.metric.size * unit  # type: ignore[union-attr]  # it has one
+    each = one.kernel.metric.size * unit
     found = likeliest(
         clone(shape).set_params(length_scale=each), rows, noise=one.noise, max_iter=_STEPS[1], deadline=until
     )

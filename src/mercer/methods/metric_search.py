@@ -1,9 +1,9 @@
 """A stationary kernel whose metric is learned in rounds, which are judged by leave-one-out errors.
 
 A round starts from the best kernel so far. The gradients of the function fitted with it propose steps of its metric
-(``metric``). The best of them is tried with other overall scales, by factors of two for as long as that helps. The search
-ends with the first round that does not make the squared error smaller by 2 %: a metric has seen the rows by which it is
-judged, so smaller gains may be none.
+(``metric``). The best of them is tried with other overall scales, by factors of two for as long as that helps. The
+search ends with the first round that does not make the squared error smaller by 2 %: a metric has seen the rows by which
+it is judged, so smaller gains may be none.
 
 All models have the same basis points. They are fitted to mapped rows, with ℓ = 1.
 """
@@ -32,8 +32,7 @@ from mercer.model import KernelExpansion
 LEARNING_ROWS = 20_000  # by which metrics are learned and compared
 _MEDIAN_ROWS = 1000
 _FACTOR, _MOST_FACTORS = 2.0, 3  # between overall scales, and how many of them in one direction
-_HELPS = 0.995  # of the squared error: what another overall scale must reach
-_BETTER = 0.98  # what a round must reach
+_BETTER = 0.98  # of the squared error: what a round must reach, and another overall scale
 
 
 @dataclass(frozen=True)
@@ -78,10 +77,7 @@ def refine_metric(
         if found is None or not found.trial.error < _BETTER * best.trial.error:
             break
         best = found
-    return [
-        best.trial,
-        *sorted((each for each in search.trials if each is not best.trial), key=lambda each: each.error),
-    ]
+    return sorted(search.trials, key=lambda each: (each is not best.trial, each.error))
 
 
 @dataclass(frozen=True)
@@ -129,13 +125,14 @@ class _Search:
 
     def best_scale(self, best: _Fit, number: int) -> _Fit:
         """The fit, or a better one of other overall scale."""
+        start = best
         for factor in (_FACTOR, 1 / _FACTOR):
-            for step in range(_MOST_FACTORS):
+            for _ in range(_MOST_FACTORS):
                 tried = best if self.is_late else self.fit(best.map / factor, number)
-                if not tried.trial.error < _HELPS * best.trial.error:
+                if not tried.trial.error < _BETTER * best.trial.error:
                     break
                 best = tried
-            if step > 0:  # one direction helped, so the other does not
+            if best is not start:  # so the other direction does not help
                 break
         return best
 
