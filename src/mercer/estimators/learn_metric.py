@@ -1,73 +1,29 @@
 """A kernel whose metric is learned from the gradients of fitted functions."""
 
+import sys
 import time
-import warnings
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
 from sklearn.base import clone
 
-from mercer._typing import FloatArray, IntArray, RandomState
-from mercer._validation import check_random_state
+from mercer._typing import RandomState
+from mercer._validation import Integral, Real, check_random_state
+from mercer.engine import ArrayTable
 from mercer.estimators.nystrom import NystromClassifier, NystromRegressor
+from mercer.estimators.shell import make_executor
 from mercer.exceptions import warn
 from mercer.kernels import Gaussian, Kernel, Matern, Metric, Stationary, as_kernel
 from mercer.kernels.compact import Compact
 from mercer.kernels.stationary import median_distance
-from mercer.methods.metric import metric_of_gradients
+from mercer.methods.likelihood import DECIDING_ROWS, maximise_likelihood
+from mercer.methods.metric_search import MetricTrial, refine_metric, rows_in_memory, spreads
 
-_MOST_ROWS = 20_000  # by which metrics are learned and compared
-_MEDIAN_ROWS = 1000
-_SCALES = (0.5, 1.0, 2.0)  # times the median distance
-_BETTER = 0.98  # of the squared error: what a later round must reach to be taken, for its metric has seen the rows
-
-
-@dataclass(frozen=True)
-class MetricTrial:
-    """A kernel that was tried, and its leave-one-out error: mean squared, in units of that of the mean."""
-
-    round: int
-    kernel: Kernel
-    noise: float
-    error: float
-
-
-class _Search:
-    def __init__(self, X: FloatArray, y: Any, model: Any, deadline: float, verbose: int) -> None:
-        self.X, self.y, self.model, self.deadline, self.verbose = X, y, model, deadline, verbose
-        self.trials: list[MetricTrial] = []
-
-    @property
-    def is_late(self) -> bool:
-        return time.monotonic() > self.deadline
-
-    def fit(self, kernel: Kernel, number: int) -> tuple[MetricTrial, Any]:
-        """Fit a kernel, and leave rows out one by one."""
-        fitted = clone(self.model).set_params(kernel=kernel)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a bad candidate is one that is not taken
-            fitted.fit(self.X, self.y)
-            calibration = fitted._calibration()
-        error = np.inf if calibration is None else calibration.relative_error()
-        trial = MetricTrial(number, kernel, fitted.noise_, error if np.isfinite(error) else np.inf)
-        self.trials.append(trial)
-        if self.verbose:
-            print(f"round {number}: {kernel}, noise {trial.noise:.2g}, leave-one-out error {np.sqrt(error):.4g}")
-        return trial, fitted
-
-    def best_scale(self, shape: Stationary, metric: Metric, number: int) -> tuple[MetricTrial, Any]:
-        """The best of some overall scales, in units of the median distance."""
-        sample = self.X[:: max(1, len(self.X) // _MEDIAN_ROWS)][:_MEDIAN_ROWS]
-        middle = median_distance(metric.apply(sample, np.median(sample, axis=0)))
-        found = None
-        for scale in (1.0, *(s for s in _SCALES if s != 1.0)):
-            if found is None or not self.is_late:
-                tried = self.fit(clone(shape).set_params(length_scale=metric.scaled(scale * middle)), number)
-                found = tried if found is None or tried[0].error < found[0].error else found
-        assert found is not None
-        return found
+_MOST_CLASSES = 20  # of integers that are taken for labels
+_LIKELIHOOD_SHARE = 0.3  # of the time, for length scales by likelihood
+_STEPS = (20, 60)  # of that search, with one length scale and with one for each input
+_FEWEST = 10  # rows of which a likelihood can say something
 
 
 def learn_metric(
@@ -76,8 +32,10 @@ def learn_metric(
     *,
     kernel: Any = "matern",
     n_basis: int = 1000,
-    rounds: int = 4,
+    rounds: int = 8,
     diagonal: bool = False,
+    classification: bool | None = None,
+    sample_weight: Any = None,
     time_limit: float | None = None,
     random_state: RandomState = None,
     n_jobs: int | None = None,
@@ -86,31 +44,37 @@ def learn_metric(
     r"""Learn a metric of the inputs, and return a kernel with it as ``length_scale``.
 
     A model on a basis is fitted, the mean :math:`G` of :math:`\nabla f\nabla f^\top` over the rows becomes the metric,
-    :math:`k(|G^{1/2}(x-z)|)`, and so on for some rounds. Round 0 has no metric but the standard deviations of the
-    inputs. The round, the overall scale and the shape are those with the least leave-one-out error; a later round is
-    taken only if it is better by 2 %.
+    :math:`k(|G^{1/2}(x-z)|)`, and so on for some rounds. Of each round, also shorter steps and other overall scales are
+    tried, and the one with the least leave-one-out error is taken. The first round that does not make the squared error
+    smaller by 2 % ends the search, so that data from which no metric can be learned keep the one they started with: one
+    length scale for all inputs in units of their standard deviations, or one for each by marginal likelihood, whichever
+    has the smaller leave-one-out error.
 
-    Time: some fits of ``NystromRegressor`` for each round, on at most 20 000 rows.
+    Time: some ten fits of ``NystromRegressor`` for each round, on at most 20 000 rows, and some seconds for the start.
 
     Parameters
     ----------
-    X : array (n, d)
+    X : array or sparse matrix (n, d)
     y : array (n,) or (n, p)
-        Targets; or labels, where they are text, Boolean or integers of at most 20 values.
+        Targets or labels.
     kernel : str or stationary kernel, default="matern"
         "matern" chooses the smoothness 1/2, 3/2, 5/2 or its limit, the Gaussian kernel; any other kernel keeps its
-        shape. Its length scale is replaced.
+        shape. A kernel with one length scale per input, a matrix or a metric is where the search starts; of any other
+        the length scale is replaced.
     n_basis : int, default=1000
-    rounds : int, default=4
-        Most rounds after round 0.
+    rounds : int, default=8
+        Most rounds.
     diagonal : bool, default=False
-        Whether the metric is to have one length scale per input and no more.
+        Whether rounds change the length scales of inputs only, and do not turn axes.
+    classification : bool, default=None
+        Whether y are labels. None means: if they are text, Boolean, or integers of at most 20 values.
+    sample_weight : array (n,), optional
     time_limit : float, optional
         Seconds after which no other fit is begun; the best so far is returned, with a warning.
     random_state : int, RandomState or None, default=None
     n_jobs : int or None, default=None
     verbose : int, default=0
-        1 prints each trial.
+        1 tells what is tried, on standard error.
 
     Returns
     -------
@@ -131,40 +95,71 @@ def learn_metric(
     >>> bool(np.sum(kernel.metric_importance_[:2]) > 0.95)
     True
     """
-    shape = _shape(kernel)
-    X, y = _some_rows(X, y, check_random_state(random_state))
-    kind = NystromClassifier if _are_labels(y) else NystromRegressor
-    seed = int(check_random_state(random_state).randint(2**31 - 1))
-    model = kind(n_basis=int(n_basis), random_state=seed, n_jobs=n_jobs)
-    deadline = np.inf if time_limit is None else time.monotonic() + float(time_limit)
-    search = _Search(X, y, model, deadline, verbose)
-    unit = _units(X)
-    metric = Metric(np.eye(len(unit)), unit)
-    best, fitted = search.best_scale(shape, metric, 0)
-    for number in range(1, int(rounds) + 1):
-        if search.is_late:
-            break
-        found = metric_of_gradients(fitted.expansion_.gradient_product(X), unit, diagonal=diagonal)
-        if found is None:
-            break
-        trial, fitted = search.best_scale(shape, found, number)
-        if trial.error < _BETTER * best.error:
-            best = trial
+    shape, is_start = _shape(kernel)
+    limit = _check_limits(rounds, time_limit)
+    deadline, rng = time.monotonic() + limit, check_random_state(random_state)
+    seed = int(rng.randint(2**31 - 1))
+    labels = _are_labels(np.asarray(y)) if classification is None else bool(classification)
+    reader = (NystromClassifier if labels else NystromRegressor)(n_basis=n_basis, n_jobs=n_jobs, verbose=verbose)
+    reader._validate_params()
+    table = reader._read(X, y, sample_weight, first=True)
+
+    def best_of(starts: list[Stationary], rounds: int) -> MetricTrial:  # on the same rows and points every time
+        return refine_metric(
+            table, starts[0], others=starts[1:], n_basis=int(n_basis), rounds=rounds, diagonal=diagonal,
+            deadline=deadline, rng=np.random.RandomState(seed), executor=make_executor(reader),
+            say=partial(_say, verbose),
+        )[0]  # fmt: skip
+
+    starts = [shape] if is_start else _starts(shape, rows_in_memory(table, DECIDING_ROWS, rng), limit)
+    best = best_of(starts, int(rounds))
     for other in _other_shapes(kernel):
-        if not search.is_late:
-            trial, _ = search.fit(other.set_params(length_scale=best.kernel.length_scale), best.round)
-            best = trial if trial.error < best.error else best
-    if search.is_late:
+        if time.monotonic() < deadline:
+            tried = best_of([other.set_params(length_scale=best.kernel.length_scale)], 0)
+            best = tried if tried.error < best.error else best
+    if time.monotonic() > deadline:
         warn(f"time_limit={time_limit} ended the search for a metric; the best so far is returned.", UserWarning)
     return best.kernel
 
 
-def _shape(kernel: Any) -> Stationary:
+def _shape(kernel: Any) -> tuple[Stationary, bool]:
+    """The kernel, and whether its length scales are where the search starts."""
     shape = Matern(nu=1.5) if isinstance(kernel, str) and kernel == "matern" else as_kernel(kernel)
     if not isinstance(shape, Stationary) or isinstance(shape, Compact):
         msg = f"kernel must be 'matern', 'gaussian' or a stationary kernel, not compact; got {kernel!r}."
         raise ValueError(msg)  # noqa: TRY004  as for other values of this parameter
-    return shape
+    return shape, shape.metric is not None or np.ndim(shape.length_scale) > 0
+
+
+def _check_limits(rounds: Any, time_limit: Any) -> float:
+    if not isinstance(rounds, Integral) or int(rounds) < 0:
+        raise ValueError(f"rounds must be an integer of at least zero, got {rounds!r}.")
+    if time_limit is None:
+        return np.inf
+    if not isinstance(time_limit, Real) or not float(time_limit) > 0:
+        raise ValueError(f"time_limit must be a number of seconds above zero, or None; got {time_limit!r}.")
+    return float(time_limit)
+
+
+def _starts(shape: Stationary, some: ArrayTable, limit: float) -> list[Stationary]:
+    """One length scale for all inputs in their units; and if there is time, one for each by likelihood."""
+    rows, targets = some.rows.read(0, some.n_rows), some.targets
+    unit = spreads(rows)
+    middle = median_distance(rows / unit)
+    equal = clone(shape).set_params(length_scale=Metric(np.eye(len(unit)) / middle, unit))
+    varied = np.ptp(targets, axis=0) > 0
+    if len(rows) < _FEWEST or not np.any(varied):
+        return [equal]
+    weights = np.ones(len(rows)) if some.weights is None else some.weights
+    targets = targets[:, varied] / np.std(targets[:, varied], axis=0)
+    likeliest = partial(maximise_likelihood, targets=targets, weights=weights)
+    until = time.monotonic() + _LIKELIHOOD_SHARE * limit
+    one = likeliest(equal, rows, max_iter=_STEPS[0], deadline=until)
+    each = one.kernel.metric.size * unit
+    found = likeliest(
+        clone(shape).set_params(length_scale=each), rows, noise=one.noise, max_iter=_STEPS[1], deadline=until
+    )
+    return [equal, found.kernel]
 
 
 def _other_shapes(kernel: Any) -> list[Stationary]:
@@ -175,22 +170,9 @@ def _other_shapes(kernel: Any) -> list[Stationary]:
 def _are_labels(y: Any) -> bool:
     if y.ndim != 1 or y.dtype.kind == "f":
         return False
-    return y.dtype.kind not in "iu" or len(np.unique(y)) <= 20
+    return y.dtype.kind not in "iu" or len(np.unique(y)) <= _MOST_CLASSES
 
 
-def _units(X: FloatArray) -> FloatArray:
-    """Standard deviations of the inputs; 1 for constant ones."""
-    spread = np.std(X, axis=0)
-    constant = spread <= 1e-12 * np.maximum(np.max(np.abs(X), axis=0), 1e-300)
-    return np.where(constant, 1.0, spread)
-
-
-def _some_rows(X: Any, y: Any, rng: np.random.RandomState) -> tuple[FloatArray, Any]:
-    X = X.toarray() if issparse(X) else np.asarray(X, dtype=np.float64)
-    y = np.asarray(y)
-    if X.ndim != 2 or len(X) != len(y) or len(X) < 2 or not np.all(np.isfinite(X)):
-        raise ValueError("X must be a table of finite numbers, at least two rows, and y as long.")
-    if len(X) > _MOST_ROWS:
-        chosen: IntArray = np.sort(rng.permutation(len(X))[:_MOST_ROWS])
-        X, y = X[chosen], y[chosen]
-    return X, y
+def _say(verbose: int, message: str) -> None:
+    if verbose:
+        print(message, file=sys.stderr, flush=True)
