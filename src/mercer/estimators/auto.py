@@ -19,13 +19,13 @@ from mercer.estimators.regression import KernelRegressor
 from mercer.estimators.shell import Shell, make_executor
 from mercer.exceptions import warn
 from mercer.methods.columns import Columns, ColumnsOf
-from mercer.methods.search import N_CANDIDATES, Candidate, search_kernel
+from mercer.methods.search import N_CANDIDATES, Candidate, judge_on_basis, search_kernel
 from mercer.model import Calibration, KernelExpansion
 from mercer.model.calibration import sample_rows
 
 _SAMPLE = 10_000  # rows by which columns are scaled
 _MOST_RANKED = 100  # features: with more, their ranks are left out
-_SEARCH = 0.6  # share of the time for the choice of the kernel
+_SEARCH, _JUDGING = 0.4, 0.6  # share of the time after which no other kernel is begun, and none tried on a basis
 # Operations that are planned for a second of the time limit: a slow laptop manages as many.
 _RATE = 1e10
 _EXACT_ROWS = 6000  # at most, for the default time limit
@@ -67,7 +67,11 @@ class AutoMachine(Shell):
         sample = sample_rows(np.arange(table.n_rows), _SAMPLE)
         self._columns = Columns.of(table.rows.take(sample), ranks=table.n_features <= _MOST_RANKED)
         shown = ArrayTable(ColumnsOf(table.rows, self._columns), table.labels, table.weights, table.coding)
-        candidates = search_kernel(shown, deadline=began + _SEARCH * limit, rng=rng, executor=executor, say=self._say)
+        options: dict[str, Any] = {"rng": rng, "executor": executor, "say": self._say}
+        candidates = search_kernel(shown, deadline=began + _SEARCH * limit, **options)
+        tried = len(candidates)
+        if table.n_rows > exact_rows(limit):
+            candidates = judge_on_basis(shown, candidates, deadline=began + _JUDGING * limit, **options) + candidates
         best = candidates[0]
         model, reason = self._model(best, table.n_rows, rng)
         self.model_ = model.fit(shown.rows, self._given(table), table.weights)
@@ -81,9 +85,9 @@ class AutoMachine(Shell):
             ],
         }
         self._say(f"{reason}; {time.monotonic() - began:.1f} s in all")
-        if len(candidates) < N_CANDIDATES:
+        if tried < N_CANDIDATES:
             warn(
-                f"time_limit={limit:g} s was enough for {len(candidates)} of {N_CANDIDATES} kernels: the best of these "
+                f"time_limit={limit:g} s was enough for {tried} of {N_CANDIDATES} kernels: the best of these "
                 "is used.",
                 UserWarning,
             )

@@ -35,6 +35,7 @@ _PLAIN_ERROR = 1e-5
 _LONG_PASS = 1e10  # multiply-adds: a good part of a second
 # Rows for each basis point by which a noise is guessed, and the factor that the guess may be off.
 _GUESSING, _GUESSED = 4, 10.0
+_WORTH_GUESSING = 4  # times as many rows: the guess costs twice as much for each
 # A plain sum is refused for a noise so small that its rounding is a larger share of it than this.
 _REFUSED_ERROR = 1e-3
 # Sums that should vanish, or be positive, are so up to this share of what they were: rounding, in float64.
@@ -217,7 +218,9 @@ def _plain_is_safe(frame: Frame, table: ArrayTable, settings: Settings, executor
     if n * m**2 < _LONG_PASS or not isinstance(frame.kernel, Stationary):
         return False
     noise = settings.noise
-    if isinstance(noise, str):  # a few rows tell about how large it will be
+    if isinstance(noise, str):  # a few rows tell about how large it will be, if they are few
+        if n < _WORTH_GUESSING * _GUESSING * m:
+            return False
         some = table.subset(sample_rows(np.arange(n), _GUESSING * m))
         noise = Summary.start(frame, some, settings).plus(some, executor).solved[1] / _GUESSED
     total = n if table.weights is None else float(np.sum(table.weights))

@@ -3,28 +3,39 @@
 The first candidate has one length scale for all features. From its parameters the second starts, with a length scale
 per feature, and from there the same of other smoothness, and sums of two, which follow a trend and what is left of it.
 Each is fitted on at most ``DECIDING_ROWS`` rows and judged on three times as many: by errors of the exact model at
-rows that it leaves out.
+rows that it leaves out. If the model of all rows is to have a basis, the best are tried with one, on more rows: with
+other overall scales, since a basis follows a smoother function better, and with a metric learned from gradients.
 """
 
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from mercer._typing import FloatArray, IntArray
+from mercer.basis import Basis
+from mercer.basis.uniform import draw_rows
 from mercer.engine import ArrayRows, ArrayTable, Executor
-from mercer.kernels import Kernel, Matern
+from mercer.kernels import Kernel, Matern, Stationary
 from mercer.kernels.stationary import median_distance
 from mercer.methods.exact import fit_exact
+from mercer.methods.frame import Frame
 from mercer.methods.likelihood import DECIDING_ROWS, maximise_likelihood
+from mercer.methods.metric_search import LEARNING_ROWS, refine_metric, rows_in_memory
+from mercer.methods.nystrom import Settings, Summary
 
 _JUDGING_ROWS = 3 * DECIDING_ROWS
 _STEPS = 60  # of the search with a length scale per feature
 _MORE_STEPS = 15  # of those that start from its result
 _STEPS_OF_SUMS = 30
+_BASIS = 1000  # points, by which kernels are judged for a model on a basis
+_FINALISTS = 3
+_STRETCH = 2.0  # between the overall scales that are tried
+_ROUNDS = 2  # of learning a metric
 _WIDER = 4.0  # the length scales of a trend, relative to the others', at the start
 
 
@@ -92,7 +103,76 @@ def search_kernel(
     for name, (start, steps) in _OTHERS.items():
         if time.monotonic() < deadline:
             try_out(name, start(scales), max(best.noise, 1e-6), steps)
-    return sorted(tried, key=lambda candidate: candidate.error)
+    return sorted(tried, key=_by_error)
+
+
+def judge_on_basis(
+    table: ArrayTable,
+    candidates: list[Candidate],
+    *,
+    deadline: float,
+    rng: np.random.RandomState,
+    executor: Executor,
+    say: Callable[[str], None],
+) -> list[Candidate]:
+    """The best candidates, as they are and with other metrics, by their errors on a basis; the best first."""
+    some = rows_in_memory(table, LEARNING_ROWS, rng)
+    index = draw_rows(some.n_rows, _BASIS, some.weights, rng)
+    points = some.rows.take(index)
+    tried: list[Candidate] = []
+
+    def try_out(name: str, kernel: Kernel) -> Candidate:
+        began = time.monotonic()
+        noise, error = _error_on_basis(some, kernel, points, executor)
+        tried.append(Candidate(name, kernel, noise, error, time.monotonic() - began))
+        say(f"{name}, on {len(points)} points: error {np.sqrt(error):.3f}, {tried[-1].seconds:.1f} s")
+        return tried[-1]
+
+    for candidate in candidates[:_FINALISTS]:
+        if tried and time.monotonic() > deadline:
+            break
+        best = try_out(candidate.name, candidate.kernel)
+        while time.monotonic() < deadline:
+            wider = try_out(candidate.name, _stretched(best.kernel, _STRETCH))
+            if wider.error >= best.error:
+                break
+            best = wider
+    plain = [each for each in sorted(tried, key=_by_error) if isinstance(each.kernel, Stationary)]
+    if plain and time.monotonic() < deadline:
+        began, start = time.monotonic(), plain[0]
+        learned = refine_metric(
+            some, start.kernel, n_basis=_BASIS, rounds=_ROUNDS, deadline=deadline, rng=rng, executor=executor, say=say,
+        )[0]  # fmt: skip
+        name = f"{start.name}, learned metric"
+        tried.append(Candidate(name, learned.kernel, learned.noise, learned.error, time.monotonic() - began))
+    return sorted(tried, key=_by_error)
+
+
+def _by_error(candidate: Candidate) -> float:
+    return candidate.error
+
+
+def _stretched(kernel: Kernel, factor: float) -> Kernel:
+    """The kernel with all length scales multiplied."""
+    return kernel.with_log_parameters(
+        {
+            name: value + np.log(factor)
+            for name, value in kernel.get_log_parameters().items()
+            if name.endswith("length_scale")
+        }
+    )
+
+
+def _error_on_basis(table: ArrayTable, kernel: Kernel, points: FloatArray, executor: Executor) -> tuple[float, float]:
+    """The likeliest noise of a model on these points, and its error as in ``_left_out_error``."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a bad candidate is one that is not taken
+        frame = Frame.build(kernel, Basis(points=points), np.dtype(np.float64))
+        settings = Settings(noise="auto", intercept=True, prior=True)
+        summary = Summary.start(frame, table, settings, once=executor).plus(table, executor)
+        calibration = summary.calibration
+    error = np.inf if calibration is None else calibration.relative_error()
+    return summary.solved[1], error if np.isfinite(error) else np.inf
 
 
 def _standardised(targets: FloatArray) -> FloatArray:
