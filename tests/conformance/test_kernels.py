@@ -21,6 +21,7 @@ from tests.kernel_cases import (
     every_kernel,
     every_kernel_of_vectors,
     every_stationary_kernel,
+    every_vanishing_kernel,
 )
 
 # ------------------------------------------------------------------------------------------------------ the classes
@@ -210,7 +211,7 @@ def test_two_distant_groups_of_points_keep_their_precision(case, dtype, apart):
     assert_tile(case, case.kernel(rows, points), rows, points, dtype)
 
 
-@every_stationary_kernel
+@every_vanishing_kernel
 @pytest.mark.parametrize(
     ("dtype", "far"),
     [(np.float64, 1e155), (np.float64, 1e200), (np.float32, 1e19), (np.float32, 2e19), (np.float32, 1e30)],

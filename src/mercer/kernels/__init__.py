@@ -16,9 +16,11 @@ from mercer.kernels.gaussian import Gaussian
 from mercer.kernels.linear import Linear
 from mercer.kernels.matern import Matern
 from mercer.kernels.metric import Metric
+from mercer.kernels.periodic import Periodic
 from mercer.kernels.polynomial import Polynomial
 from mercer.kernels.precomputed import Precomputed
 from mercer.kernels.profiles import elementwise
+from mercer.kernels.rational_quadratic import RationalQuadratic
 from mercer.kernels.stationary import Formula, Stationary
 from mercer.kernels.wendland import Wendland
 
@@ -33,9 +35,11 @@ __all__ = [
     "Linear",
     "Matern",
     "Metric",
+    "Periodic",
     "Polynomial",
     "Precomputed",
     "Product",
+    "RationalQuadratic",
     "Section",
     "Stationary",
     "Sum",

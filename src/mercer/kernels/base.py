@@ -221,6 +221,18 @@ def check_positive(value: Any, name: str) -> float:
     return number
 
 
+def check_each_positive(value: Any, name: str, n_features: int | None = None) -> None:
+    """Raise ``ValueError`` unless the value is a number above zero, or an array of such numbers, one per feature."""
+    try:
+        numbers = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        numbers = np.empty(0)
+    if numbers.ndim > 1 or numbers.size == 0 or not np.all(np.isfinite(numbers) & (numbers > 0)):
+        raise ValueError(f"{name} must be finite and above zero, one number or one per feature; got {value!r}.")
+    if numbers.ndim == 1 and n_features is not None and numbers.size != n_features:
+        raise ValueError(f"{name} has {numbers.size} values, but the rows have {n_features} features.")
+
+
 def tile_buffer(section: Section, n_rows: int, out: FloatArray | None) -> FloatArray:
     """Return ``out`` if it can hold the tile, a new array if it is None."""
     shape = (n_rows, section.n_points)
