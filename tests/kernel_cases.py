@@ -12,6 +12,7 @@ from sklearn.metrics.pairwise import laplacian_kernel
 from mercer.kernels import (
     KERNELS,
     CompactGaussian,
+    Constant,
     Function,
     Gaussian,
     Kernel,
@@ -25,6 +26,7 @@ from mercer.kernels import (
     Stationary,
     Sum,
     Wendland,
+    White,
 )
 
 D = 3
@@ -111,6 +113,14 @@ def linear(kernel):
     return lambda rows, points: kernel.amplitude * (rows @ points.T)
 
 
+def constant(kernel):
+    return lambda rows, points: np.full((len(rows), len(points)), kernel.amplitude)
+
+
+def white(_kernel):
+    return lambda rows, points: np.zeros((len(rows), len(points)))
+
+
 def polynomial(kernel):
     return lambda rows, points: kernel.amplitude * (kernel.scale * (rows @ points.T) + kernel.offset) ** kernel.degree
 
@@ -157,6 +167,7 @@ def multiplied(kernel):
 
 DEFINITIONS: dict[type[Kernel], Callable[[Any], Callable[..., Any]]] = {
     CompactGaussian: compact_gaussian,
+    Constant: constant,
     Function: laplacian,
     Gaussian: gaussian,
     Linear: linear,
@@ -168,6 +179,7 @@ DEFINITIONS: dict[type[Kernel], Callable[[Any], Callable[..., Any]]] = {
     RationalQuadratic: rational_quadratic,
     Sum: added,
     Wendland: wendland,
+    White: white,
 }
 
 EXAMPLES: dict[type[Kernel], list[Kernel]] = {
@@ -177,6 +189,7 @@ EXAMPLES: dict[type[Kernel], list[Kernel]] = {
         CompactGaussian(np.array([0.5, 1.0, 3.0]), exponent=5, amplitude=2.5),
         CompactGaussian(np.array([0.5, 1.0, 3.0]), cutoff=5.0, exponent=2),
     ],
+    Constant: [Constant(), Constant(2.5)],
     Function: [Function(laplacian_kernel), Function(laplacian_kernel, amplitude=2.5)],
     Gaussian: [Gaussian(), Gaussian(0.7, amplitude=2.5), Gaussian(np.array([0.5, 1.0, 3.0]))],
     Linear: [Linear(), Linear(amplitude=2.5)],
@@ -210,6 +223,7 @@ EXAMPLES: dict[type[Kernel], list[Kernel]] = {
         *(Wendland(np.array([2.0, 3.0, 5.0]), smoothness=k, dimension=8, amplitude=2.5) for k in (0, 1, 2)),
         Wendland(dimension=3),
     ],
+    White: [White(), White(0.3)],
 }
 
 
@@ -230,7 +244,7 @@ class Case:
 
     @property
     def is_differentiable(self):
-        return not isinstance(self.kernel, (Function, Precomputed))
+        return not isinstance(self.kernel, (Function, Precomputed, White))
 
     def draw(self, seed=0, n=23, m=7, dtype=np.float64):
         """Rows (n, d) and points (m, d) such that the first rows are points too."""
@@ -264,12 +278,14 @@ def vanishes(kernel):
 
 
 CASES = [Case(example) for kernel in KERNELS for example in EXAMPLES.get(kernel) or [kernel()]]
-VECTORS = [case for case in CASES if not case.is_precomputed]
+FUNCTIONS = [case for case in CASES if not isinstance(case.kernel, White)]  # noise connects no rows
+VECTORS = [case for case in FUNCTIONS if not case.is_precomputed]
 STATIONARY = [case for case in CASES if is_stationary(case.kernel)]
 VANISHING = [case for case in STATIONARY if vanishes(case.kernel)]
 DIFFERENTIABLE = [case for case in CASES if case.is_differentiable]
 
-every_kernel = pytest.mark.parametrize("case", CASES, ids=str)
+every_kernel_object = pytest.mark.parametrize("case", CASES, ids=str)
+every_kernel = pytest.mark.parametrize("case", FUNCTIONS, ids=str)
 every_kernel_of_vectors = pytest.mark.parametrize("case", VECTORS, ids=str)
 every_stationary_kernel = pytest.mark.parametrize("case", STATIONARY, ids=str)
 every_vanishing_kernel = pytest.mark.parametrize("case", VANISHING, ids=str)

@@ -149,9 +149,7 @@ def test_classifiers_and_compression_take_it(waves):
 @pytest.mark.parametrize("export", [to_c, to_onnx])
 def test_export_refuses_a_kernel_without_a_closed_form_by_name(export, waves):
     X, y, *_ = waves
-    message = (
-        "the kernel TwoScales has no closed form for C or ONNX: give TwoScales a method `closed_form`"
-    )
+    message = "the kernel TwoScales has no closed form for C or ONNX: give TwoScales a method `closed_form`"
     for kernel in (TwoScales(), Gaussian() + TwoScales()):
         model = ExactRegressor(kernel, noise=0.1).fit(X[:20], y[:20])
         with pytest.raises(TypeError, match=message):

@@ -80,8 +80,7 @@ class NystromMachine(SummedOnBasis):
         return self._summary.path(noises)
 
     def _settings(self) -> Settings:
-        noise: Any = self.noise if isinstance(self.noise, str) else float(self.noise)
-        return Settings(noise=noise, intercept=bool(self.intercept), prior=self.variance == "dtc")
+        return Settings(noise=self._total_noise, intercept=bool(self.intercept), prior=self.variance == "dtc")
 
     def _calibration(self) -> Calibration | None:
         return self._summary.calibration

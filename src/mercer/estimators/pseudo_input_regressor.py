@@ -141,7 +141,8 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, Shell):
 
     def _fit(self, table: ArrayTable) -> None:
         start = self._choose_frame(table, np.dtype(np.float64))
-        noise = None if isinstance(self.noise, str) else float(self.noise)
+        total = self._total_noise
+        noise = None if isinstance(total, str) else total
         fit = fit_pseudo_inputs(
             table.subset(used_rows(table, 1.0 if noise is None else noise)),
             start,

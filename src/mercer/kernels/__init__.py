@@ -1,7 +1,8 @@
 """Kernels: positive definite functions that fill tiles.
 
-``Gaussian``, ``Matern``, ``Linear``, ``Polynomial``, any ``Function``, and sums and products of them;
-``CompactGaussian`` and ``Wendland`` are zero beyond a radius. Each stands in a file of its own; a new one is made of
+``Gaussian``, ``Matern``, ``RationalQuadratic``, ``Periodic``, ``Linear``, ``Polynomial``, ``Constant``, any
+``Function``, and sums and products of them; ``CompactGaussian`` and ``Wendland`` are zero beyond a radius; ``White`` is
+noise. Each stands in a file of its own; a new one is made of
 ``Stationary``, ``Formula`` and ``elementwise``.
 """
 
@@ -11,6 +12,7 @@ from mercer.kernels.algebra import Product, Sum
 from mercer.kernels.base import Kernel, Section, as_kernel
 from mercer.kernels.compact import Compact
 from mercer.kernels.compact_gaussian import CompactGaussian
+from mercer.kernels.constant import Constant
 from mercer.kernels.function import Function
 from mercer.kernels.gaussian import Gaussian
 from mercer.kernels.linear import Linear
@@ -23,11 +25,13 @@ from mercer.kernels.profiles import elementwise
 from mercer.kernels.rational_quadratic import RationalQuadratic
 from mercer.kernels.stationary import Formula, Stationary
 from mercer.kernels.wendland import Wendland
+from mercer.kernels.white import White
 
 __all__ = [
     "KERNELS",
     "Compact",
     "CompactGaussian",
+    "Constant",
     "Formula",
     "Function",
     "Gaussian",
@@ -44,6 +48,7 @@ __all__ = [
     "Stationary",
     "Sum",
     "Wendland",
+    "White",
     "as_kernel",
     "elementwise",
 ]

@@ -46,6 +46,7 @@ class Periodic(Kernel):
 
     name: ClassVar[str | None] = "periodic"
     log_parameters: ClassVar[tuple[str, ...]] = ("period", "length_scale", "amplitude")
+    same_diagonal: ClassVar[bool] = True
 
     def __init__(self, period: Any = 1.0, length_scale: Any = 1.0, amplitude: float = 1.0) -> None:
         self.period = period

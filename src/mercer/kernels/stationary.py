@@ -55,6 +55,7 @@ class Stationary(Kernel):
     """
 
     log_parameters: ClassVar[tuple[str, ...]] = ("length_scale", "amplitude")
+    same_diagonal: ClassVar[bool] = True
     smooth_at_zero: ClassVar[bool] = True  # whether the kernel, as a function of r, has no kink at r = 0
 
     length_scale: Any
@@ -234,8 +235,9 @@ class Stationary(Kernel):
 
     def diagonal_gradient(self, rows: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
         """k(x, x) is the amplitude, whatever the other parameters."""
-        nothing = {name: np.zeros(np.shape(value)) for name, value in self.get_log_parameters().items()}
-        return nothing | {"amplitude": np.asarray(np.sum(weights) * float(self.amplitude))}
+        amplitude = np.asarray(np.sum(weights) * float(self.amplitude))
+        nothing = {name: np.zeros_like(value) for name, value in self.get_log_parameters().items()}
+        return {**nothing, "amplitude": amplitude}
 
     def get_log_parameters(self) -> dict[str, FloatArray]:
         """Logarithms of the parameters; of a metric, that of its size, a common factor of all length scales."""

@@ -192,7 +192,8 @@ def on_circles(angles: FloatArray, waves: FloatArray) -> FloatArray:
 
 def _squares(form: OfDistance, rows: FloatArray, points: FloatArray, dtype: Any) -> FloatArray:
     shift, inverse = centre(points, dtype), form.inverse_scale.astype(dtype)
-    x, z = rows.astype(dtype) - shift, points - shift
+    x: FloatArray = rows.astype(dtype) - shift
+    z: FloatArray = points - shift
     if form.waves is not None:
         x, z = np.fmod(x, form.period.astype(dtype)), np.fmod(z, form.period)
     x, z = x * inverse, (z * form.inverse_scale).astype(dtype)

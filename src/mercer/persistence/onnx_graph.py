@@ -195,7 +195,8 @@ class _Graph:
         """|x̃ - z̃|² times a factor that is a power of two, so that it rounds nothing."""
         shift, farthest = centre(self._model.points, self._inside), _FARTHEST[self._inside]
         scales = self._numbers(form.inverse_scale, "length scales")
-        x, z = self._add("Sub", self._x, self._constant(shift)), self._model.points - shift
+        x = self._add("Sub", self._x, self._constant(shift))
+        z: FloatArray = self._model.points - shift
         if form.waves is None:
             x = self._add("Mul", x, scales)
             x = self._add("Clip", x, self._numbers(-farthest), self._numbers(farthest))

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from sklearn.gaussian_process import kernels as gp
 from sklearn.metrics.pairwise import pairwise_kernels
 
-from mercer.compression.foreign_kernels import KernelPlusConstant, named_kernel, pairwise_kernel, process_kernel
 from mercer.kernels import Function, Gaussian, Linear, Polynomial
+from mercer.kernels.scikit_learn import KernelPlusConstant, named_kernel, pairwise_kernel, process_kernel
 
 ROWS, POINTS = np.random.default_rng(0).normal(size=(7, 2)), np.random.default_rng(1).normal(size=(5, 2))
 
@@ -43,7 +43,7 @@ def values(known):
 def test_any_kernel_of_a_process_is_ours_plus_a_constant(kernel):
     expected = kernel(ROWS, POINTS)
     tolerance = 1e-11 * max(1.0, np.max(np.abs(expected)))
-    np.testing.assert_allclose(values(process_kernel(kernel, owner="")), expected, rtol=0, atol=tolerance)
+    np.testing.assert_allclose(values(process_kernel(kernel, owner="", n_features=2)), expected, rtol=0, atol=tolerance)
 
 
 @pytest.mark.parametrize("name", ["rbf", "linear", "poly", "polynomial", "laplacian", "cosine"])
@@ -79,6 +79,6 @@ def test_a_subclass_of_a_known_kernel_is_a_function():
         def __call__(self, X, Y=None, eval_gradient=False):
             return 2 * super().__call__(X, Y, eval_gradient)
 
-    known = process_kernel(Doubled(), owner="")
+    known = process_kernel(Doubled(), owner="", n_features=2)
     assert isinstance(known.kernel, Function)
     np.testing.assert_allclose(values(known), 2 * gp.RBF()(ROWS, POINTS))
