@@ -4,10 +4,23 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as gp
 from sklearn.metrics.pairwise import pairwise_kernels
 
-from mercer.kernels import Function, Gaussian, Linear, Polynomial
+from mercer import ExactRegressor
+from mercer.kernels import (
+    Constant,
+    Function,
+    Gaussian,
+    Linear,
+    Matern,
+    Periodic,
+    Polynomial,
+    RationalQuadratic,
+    White,
+    as_kernel,
+)
 from mercer.kernels.scikit_learn import KernelPlusConstant, named_kernel, pairwise_kernel, process_kernel
 
 ROWS, POINTS = np.random.default_rng(0).normal(size=(7, 2)), np.random.default_rng(1).normal(size=(5, 2))
@@ -82,3 +95,74 @@ def test_a_subclass_of_a_known_kernel_is_a_function():
     known = process_kernel(Doubled(), owner="", n_features=2)
     assert isinstance(known.kernel, Function)
     np.testing.assert_allclose(values(known), 2 * gp.RBF()(ROWS, POINTS))
+
+
+# ------------------------------------------------------------------------------------------- given to an estimator
+
+READ = [
+    (gp.RBF(0.7), Gaussian(0.7)),
+    (gp.RBF([0.7, 2.0]), Gaussian(np.array([0.7, 2.0]))),
+    (gp.Matern(0.7, nu=0.5), Matern(0.7, nu=0.5)),
+    (gp.Matern(0.7, nu=np.inf), Gaussian(0.7)),
+    (gp.RationalQuadratic(0.7, 0.4), RationalQuadratic(0.7, 0.4)),
+    (gp.DotProduct(2.0), Linear() + Constant(4.0)),
+    (gp.DotProduct(2.0) ** 2, Polynomial(2, offset=4.0)),
+    (gp.ConstantKernel(3.0), Constant(3.0)),
+    (2.0 * gp.RBF(0.7) + gp.WhiteKernel(0.3), Gaussian(0.7, amplitude=2.0) + White(0.3)),
+    (gp.RBF(0.7) + 1.5, Gaussian(0.7) + Constant(1.5)),
+]
+
+
+@pytest.mark.parametrize(("kernel", "expected"), READ, ids=lambda each: " ".join(repr(each).split())[:50])
+def test_a_kernel_object_is_read_with_its_parameters(kernel, expected):
+    found = as_kernel(kernel)
+    assert found.equals(expected)
+    np.testing.assert_allclose(found(ROWS), kernel(ROWS), rtol=1e-12)
+    np.testing.assert_allclose(found(ROWS, POINTS), kernel(ROWS, POINTS), rtol=1e-12)
+
+
+def test_the_periodic_kernel_is_read_for_one_feature_and_refused_for_more():
+    kernel = gp.ExpSineSquared(0.8, 1.5)
+    assert as_kernel(kernel, 1).equals(Periodic(1.5, 0.8))
+    assert as_kernel(kernel).equals(Periodic(1.5, 0.8))
+    with pytest.raises(ValueError, match=r"ExpSineSquared\(.*has no counterpart .* \(for 2 features\)"):
+        as_kernel(gp.RBF() * kernel, 2)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "name"),
+    [
+        (gp.Matern(nu=0.7), "Matern"),
+        (gp.RBF() + gp.Matern(nu=0.7), "Matern"),
+        (gp.Matern() ** 0.5, "Matern"),
+        (gp.PairwiseKernel(metric="laplacian"), "PairwiseKernel"),
+        (gp.PairwiseKernel(metric="sigmoid"), "PairwiseKernel"),
+        (gp.CompoundKernel([gp.RBF(), gp.RBF()]), "CompoundKernel"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_read_is_refused_by_name(kernel, name):
+    with pytest.raises(ValueError, match=name):
+        as_kernel(kernel)
+    with pytest.raises(ValueError, match=name):
+        ExactRegressor(kernel).fit(ROWS, ROWS[:, 0])
+    assert type(as_kernel(Function(kernel))) is Function
+
+
+@given(KERNELS)
+def test_whatever_is_read_has_the_same_matrix(kernel):
+    try:
+        found = as_kernel(kernel, 2)
+    except ValueError:
+        return
+    expected = kernel(ROWS)
+    tolerance = 1e-11 * max(1.0, np.max(np.abs(expected)))
+    np.testing.assert_allclose(found(ROWS), expected, rtol=0, atol=tolerance)
+
+
+def test_a_fit_is_the_process_itself():
+    kernel, y = 1.5 * gp.Matern(1.2, nu=2.5) + 0.5 * gp.DotProduct(1.0) + gp.WhiteKernel(0.2), np.sin(ROWS[:, 0])
+    process = GaussianProcessRegressor(kernel, alpha=0.1, optimizer=None).fit(ROWS, y)
+    model = ExactRegressor(kernel, noise=0.1, intercept=False).fit(ROWS, y)
+    np.testing.assert_allclose(model.predict(POINTS), process.predict(POINTS), rtol=1e-10)
+    assert model.noise_ == pytest.approx(0.3, rel=1e-15)
