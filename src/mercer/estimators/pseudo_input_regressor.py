@@ -33,9 +33,8 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, Shell):
     Parameters
     ----------
     kernel : str or kernel, default="gaussian"
-        Where the parameters start: a name ("gaussian", "matern", "linear", "polynomial") or a kernel of
-        ``mercer.kernels`` that has gradients. Parameters are searched within a factor of 10 000. One length scale per
-        feature is fitted if the kernel has an array of them.
+        Where the parameters start: as in ``NystromRegressor``, a kernel that has gradients. Parameters are searched
+        within a factor of 10 000. One length scale per feature is fitted if the kernel has an array of them.
     n_basis : int, default=100
         m; if there are fewer rows, all are taken.
     basis : str, strategy or array (m, d), default="uniform"
