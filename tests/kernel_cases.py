@@ -12,17 +12,21 @@ from sklearn.metrics.pairwise import laplacian_kernel
 from mercer.kernels import (
     KERNELS,
     CompactGaussian,
+    Constant,
     Function,
     Gaussian,
     Kernel,
     Linear,
     Matern,
+    Periodic,
     Polynomial,
     Precomputed,
     Product,
+    RationalQuadratic,
     Stationary,
     Sum,
     Wendland,
+    White,
 )
 
 D = 3
@@ -62,6 +66,26 @@ def matern(kernel):
     return define
 
 
+def rational_quadratic(kernel):
+    def define(rows, points):
+        with np.errstate(over="ignore", under="ignore"):
+            squares = distance(rows, points, kernel.length_scale) ** 2
+            return kernel.amplitude * np.exp(-kernel.shape * np.log1p(squares / (2 * kernel.shape)))
+
+    return define
+
+
+def periodic(kernel):
+    def define(rows, points):
+        # The remainders are exact, the differences of distant rows are not.
+        x, z = (np.fmod(each, kernel.period) for each in (rows, points))
+        angles = np.pi * (x[:, np.newaxis, :] - z[np.newaxis, :, :]) / kernel.period
+        exponents = -2 * np.sum((np.sin(angles) / kernel.length_scale) ** 2, axis=-1)
+        return kernel.amplitude * np.exp(exponents)
+
+    return define
+
+
 def compact_gaussian(kernel):
     def define(rows, points):
         r, d = distance(rows, points, kernel.length_scale), rows.shape[1]
@@ -87,6 +111,14 @@ def wendland(kernel):
 
 def linear(kernel):
     return lambda rows, points: kernel.amplitude * (rows @ points.T)
+
+
+def constant(kernel):
+    return lambda rows, points: np.full((len(rows), len(points)), kernel.amplitude)
+
+
+def white(_kernel):
+    return lambda rows, points: np.zeros((len(rows), len(points)))
 
 
 def polynomial(kernel):
@@ -135,15 +167,19 @@ def multiplied(kernel):
 
 DEFINITIONS: dict[type[Kernel], Callable[[Any], Callable[..., Any]]] = {
     CompactGaussian: compact_gaussian,
+    Constant: constant,
     Function: laplacian,
     Gaussian: gaussian,
     Linear: linear,
     Matern: matern,
+    Periodic: periodic,
     Polynomial: polynomial,
     Precomputed: chosen_columns,
     Product: multiplied,
+    RationalQuadratic: rational_quadratic,
     Sum: added,
     Wendland: wendland,
+    White: white,
 }
 
 EXAMPLES: dict[type[Kernel], list[Kernel]] = {
@@ -153,6 +189,7 @@ EXAMPLES: dict[type[Kernel], list[Kernel]] = {
         CompactGaussian(np.array([0.5, 1.0, 3.0]), exponent=5, amplitude=2.5),
         CompactGaussian(np.array([0.5, 1.0, 3.0]), cutoff=5.0, exponent=2),
     ],
+    Constant: [Constant(), Constant(2.5)],
     Function: [Function(laplacian_kernel), Function(laplacian_kernel, amplitude=2.5)],
     Gaussian: [Gaussian(), Gaussian(0.7, amplitude=2.5), Gaussian(np.array([0.5, 1.0, 3.0]))],
     Linear: [Linear(), Linear(amplitude=2.5)],
@@ -160,11 +197,21 @@ EXAMPLES: dict[type[Kernel], list[Kernel]] = {
         *(Matern(nu=nu) for nu in (0.5, 1.5, 2.5)),
         *(Matern(np.array([0.5, 1.0, 3.0]), nu=nu, amplitude=2.5) for nu in (0.5, 1.5, 2.5)),
     ],
+    Periodic: [
+        Periodic(),
+        Periodic(2.5, 0.7, amplitude=2.5),
+        Periodic(np.array([2.0, 3.0, 5.0]), np.array([0.7, 1.0, 3.0]), amplitude=2.5),
+    ],
     Polynomial: [Polynomial(), Polynomial(degree=4, scale=0.3, offset=0.0, amplitude=2.5), Polynomial(degree=1)],
     Precomputed: [Precomputed()],
     Product: [
         Gaussian(2.0) * Linear(0.5),
         Matern(2.0, nu=2.5) * (Gaussian(np.array([0.5, 1.0, 3.0])) + Polynomial(2)),
+    ],
+    RationalQuadratic: [
+        *(RationalQuadratic(shape=shape) for shape in (1.0, 0.5, 3.0)),
+        RationalQuadratic(np.array([0.5, 1.0, 3.0]), shape=2.0, amplitude=2.5),
+        RationalQuadratic(np.array([0.5, 1.0, 3.0]), shape=0.7, amplitude=2.5),
     ],
     Sum: [
         Gaussian(2.0) + Linear(0.5),
@@ -176,6 +223,7 @@ EXAMPLES: dict[type[Kernel], list[Kernel]] = {
         *(Wendland(np.array([2.0, 3.0, 5.0]), smoothness=k, dimension=8, amplitude=2.5) for k in (0, 1, 2)),
         Wendland(dimension=3),
     ],
+    White: [White(), White(0.3)],
 }
 
 
@@ -196,7 +244,7 @@ class Case:
 
     @property
     def is_differentiable(self):
-        return not isinstance(self.kernel, (Function, Precomputed))
+        return not isinstance(self.kernel, (Function, Precomputed, White))
 
     def draw(self, seed=0, n=23, m=7, dtype=np.float64):
         """Rows (n, d) and points (m, d) such that the first rows are points too."""
@@ -219,17 +267,28 @@ class Case:
 def is_stationary(kernel):
     if isinstance(kernel, (Sum, Product)):
         return is_stationary(kernel.left) and is_stationary(kernel.right)
-    return isinstance(kernel, (Function, Stationary))
+    return isinstance(kernel, (Function, Periodic, Stationary))
+
+
+def vanishes(kernel):
+    """Whether the kernel is zero at distances of 1e19 and more."""
+    if isinstance(kernel, (Sum, Product)):
+        return vanishes(kernel.left) and vanishes(kernel.right)
+    return is_stationary(kernel) and not isinstance(kernel, Periodic) and getattr(kernel, "shape", 1.0) >= 1.0
 
 
 CASES = [Case(example) for kernel in KERNELS for example in EXAMPLES.get(kernel) or [kernel()]]
-VECTORS = [case for case in CASES if not case.is_precomputed]
+FUNCTIONS = [case for case in CASES if not isinstance(case.kernel, White)]  # noise connects no rows
+VECTORS = [case for case in FUNCTIONS if not case.is_precomputed]
 STATIONARY = [case for case in CASES if is_stationary(case.kernel)]
+VANISHING = [case for case in STATIONARY if vanishes(case.kernel)]
 DIFFERENTIABLE = [case for case in CASES if case.is_differentiable]
 
-every_kernel = pytest.mark.parametrize("case", CASES, ids=str)
+every_kernel_object = pytest.mark.parametrize("case", CASES, ids=str)
+every_kernel = pytest.mark.parametrize("case", FUNCTIONS, ids=str)
 every_kernel_of_vectors = pytest.mark.parametrize("case", VECTORS, ids=str)
 every_stationary_kernel = pytest.mark.parametrize("case", STATIONARY, ids=str)
+every_vanishing_kernel = pytest.mark.parametrize("case", VANISHING, ids=str)
 every_differentiable_kernel = pytest.mark.parametrize("case", DIFFERENTIABLE, ids=str)
 both_dtypes = pytest.mark.parametrize("dtype", [np.float64, np.float32])
 

@@ -12,13 +12,14 @@ from sklearn.base import BaseEstimator, is_classifier
 import mercer
 from mercer._jit import Compiled, compile_log
 from mercer._typing import FloatArray
-from mercer.kernels import CompactGaussian, Gaussian, Kernel, Matern, Wendland
+from mercer.kernels import CompactGaussian, Gaussian, Kernel, Matern, RationalQuadratic, Wendland
 
 _ROWS, _CROWDED_ROWS = 60, 2048  # with fewer rows the search for neighbours does not try all distances
 # With compiled code; a search for their parameters needs their gradients, too.
 _KERNELS: tuple[Kernel, ...] = (
     Gaussian(),
     *(Matern(nu=nu) for nu in (0.5, 1.5, 2.5)),
+    *(RationalQuadratic(shape=shape) for shape in (1.0, 0.5)),
     *(CompactGaussian(exponent=exponent) for exponent in (None, 2.5)),
     *(Wendland(smoothness=smoothness) for smoothness in (0, 1)),
 )

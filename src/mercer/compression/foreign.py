@@ -27,9 +27,9 @@ from sklearn.svm import LinearSVC, LinearSVR
 
 from mercer._typing import FloatArray
 from mercer._validation import check_is_fitted
-from mercer.compression.foreign_kernels import pairwise_kernel
 from mercer.compression.foreign_models import READERS, Reading, dense, make_expansion
 from mercer.kernels import Kernel, Linear, Polynomial, Product, Sum
+from mercer.kernels.scikit_learn import pairwise_kernel
 from mercer.kernels.stationary import Stationary
 from mercer.model import KernelExpansion, Novelty, OneVsRest, Regression, read_outputs
 

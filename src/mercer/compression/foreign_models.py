@@ -12,8 +12,8 @@ from sklearn.svm import SVC, SVR, NuSVC, NuSVR, OneClassSVM
 
 from mercer._typing import FloatArray, IntArray
 from mercer._validation import check_is_fitted
-from mercer.compression.foreign_kernels import KernelPlusConstant, named_kernel, pairwise_kernel, process_kernel
 from mercer.kernels import Linear
+from mercer.kernels.scikit_learn import KernelPlusConstant, named_kernel, pairwise_kernel, process_kernel
 from mercer.model import KernelExpansion, Novelty, OneVsOne, OneVsRest, Outputs, Regression
 
 
@@ -32,12 +32,16 @@ def dense(array: Any) -> FloatArray:
 def make_expansion(
     kernel: KernelPlusConstant, points: FloatArray, coefficients: FloatArray, intercept: Any
 ) -> KernelExpansion:
-    """The expansion in a kernel plus a constant, which joins the intercept; coefficients (m,) or (m, p)."""
+    """The expansion in a kernel plus a constant, which joins the intercept; coefficients (m,) or (m, p).
+
+    Noise in the kernel (``WhiteKernel``) is no covariance between different rows, and left out.
+    """
     coefficients = coefficients[:, np.newaxis] if coefficients.ndim == 1 else coefficients
     constants = intercept + kernel.constant * np.sum(coefficients, axis=0)
-    if kernel.kernel is None or len(points) == 0:  # a constant: any kernel will do, with no weight
+    function = None if kernel.kernel is None else kernel.kernel.without_noise()
+    if function is None or len(points) == 0:  # a constant: any kernel will do, with no weight
         return KernelExpansion(Linear(), np.zeros((1, points.shape[1])), np.zeros((1, len(constants))), constants)
-    return KernelExpansion(kernel.kernel, points, coefficients, constants)
+    return KernelExpansion(function, points, coefficients, constants)
 
 
 def _read_machine(model: Any) -> Reading:
@@ -49,7 +53,7 @@ def _read_machine(model: Any) -> Reading:
     else:
         # With a function as kernel the machine keeps its training rows, and of the support vectors their numbers only.
         points = model._BaseLibSVM__Xfit[model.support_]
-        kernel = process_kernel(model.kernel, owner=owner)
+        kernel = process_kernel(model.kernel, owner=owner, n_features=np.shape(points)[1])
     if kernel is None:
         raise ValueError(f"{owner} has kernel={model.kernel!r}, which is not known here.")
     coefficients = dense(model.dual_coef_).T
@@ -94,10 +98,11 @@ def _read_kernel_ridge(model: KernelRidge) -> Reading:
 def _read_process_regressor(model: GaussianProcessRegressor) -> Reading:
     check_is_fitted(model, "alpha_")  # unfitted, it predicts zero and passes for fitted
     dual = dense(model.alpha_)
-    kernel = process_kernel(model.kernel_, owner=type(model).__name__)
+    points = _process_rows(model.X_train_, model)
+    kernel = process_kernel(model.kernel_, owner=type(model).__name__, n_features=points.shape[1])
     # f(x) = std · Σ α_i k(x, x_i) + mean
     coefficients = dual * np.asarray(model._y_train_std)
-    expansion = make_expansion(kernel, _process_rows(model.X_train_, model), coefficients, model._y_train_mean)
+    expansion = make_expansion(kernel, points, coefficients, model._y_train_mean)
     # A single column of targets is predicted as one dimension, whatever shape it came in.
     return Reading(expansion, Regression(flat=expansion.coefficients.shape[1] == 1))
 
@@ -111,8 +116,9 @@ def _read_process_classifier(model: GaussianProcessClassifier) -> Reading:
         )
     latent = model.base_estimator_
     coefficients = dense(latent.y_train_ - latent.pi_)
-    kernel = process_kernel(latent.kernel_, owner=owner)
-    expansion = make_expansion(kernel, _process_rows(latent.X_train_, model), coefficients, np.zeros(1))
+    points = _process_rows(latent.X_train_, model)
+    kernel = process_kernel(latent.kernel_, owner=owner, n_features=points.shape[1])
+    expansion = make_expansion(kernel, points, coefficients, np.zeros(1))
     return Reading(expansion, OneVsRest(model.classes_))
 
 

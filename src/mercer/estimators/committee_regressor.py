@@ -212,7 +212,8 @@ class CommitteeRegressor(KernelRegressor, SummedOnBasis):
     def noise_(self) -> float:
         """λ in use for new rows: the one given or chosen."""
         check_is_fitted(self)
-        given = self.noise if not isinstance(self.noise, str) else float("nan")
+        noise = self._total_noise
+        given = float("nan") if isinstance(noise, str) else noise
         return float(getattr(self, "_noise", self._batches[-1].noise if self._batches else given))
 
     @property
@@ -263,13 +264,16 @@ class CommitteeRegressor(KernelRegressor, SummedOnBasis):
         self._summary = CommitteeSummary.start(frame, table, intercept=bool(self.intercept))
         self._batches, self.labels_ = (), np.empty(0, dtype=np.intp)
         self._calibrated = None
-        if isinstance(self.noise, str):
+        noise: Any = self._total_noise
+        is_chosen = isinstance(noise, str)
+        if is_chosen:
             self._noise = likeliest_noise(
-                self.noise, table, frame.kernel, intercept=bool(self.intercept), executor=make_executor(self)
+                noise, table, frame.kernel, intercept=bool(self.intercept), executor=make_executor(self)
             )
 
     def _add(self, table: ArrayTable) -> Batch:
-        noise = self._noise = self.noise_ if isinstance(self.noise, str) else float(self.noise)
+        total = self._total_noise
+        noise = self._noise = self.noise_ if isinstance(total, str) else total
         executor = make_executor(self)
         random_state, size = check_random_state(self.random_state), int(self.block_size)
         blocks = make_blocks(

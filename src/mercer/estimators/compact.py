@@ -14,7 +14,7 @@ from mercer.estimators.classification import CLASS_WEIGHT, KernelClassifier
 from mercer.estimators.regression import KernelRegressor
 from mercer.estimators.shell import Shell, make_executor
 from mercer.exceptions import StarvedWarning, warn
-from mercer.kernels import Compact
+from mercer.kernels import Compact, Kernel, Wendland
 from mercer.methods.compact import CompactFit, CompactVariance, fit_compact, resolve_compact
 from mercer.methods.compact_noise import error_left_out, unexplained_share
 from mercer.methods.compact_system import CompactSystem, Options
@@ -86,13 +86,16 @@ class CompactMachine(Shell):
         need(self._sparse_kernel.is_of(self.kernel_, self.expansion_.points), "the grid of a model has other points.")
         need(self._eta is None or self._eta.shape == (n,), "the solution for the intercept has other points.")
 
+    def _kernel_object(self, kernel: Any) -> Kernel:
+        return Wendland("auto") if isinstance(kernel, str) and kernel == "wendland" else super()._kernel_object(kernel)
+
     def _fit(self, table: ArrayTable) -> None:
-        if self.solver == "cg" and self.noise == 0:
+        if self.solver == "cg" and self._total_noise == 0:
             raise ValueError("noise must be above zero with solver='cg'; use solver='cholesky' to interpolate.")
         rng, executor = self._rng(), make_executor(self)
         kernel = resolve_compact(self.kernel, table, rng=rng, random_state=self.random_state, executor=executor)
         # solver="auto" does not turn to conjugate gradients, which cannot interpolate.
-        noise: Any = self.noise if isinstance(self.noise, str) else float(self.noise)
+        noise = self._total_noise
         solver = "cholesky" if noise == 0 else self.solver
         fit = fit_compact(
             table,

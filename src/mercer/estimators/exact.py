@@ -85,14 +85,14 @@ class ExactMachine(Shell):
 
     @property
     def _precomputed(self) -> bool:
-        return isinstance(self.kernel, Precomputed) or (isinstance(self.kernel, str) and self.kernel == "precomputed")
+        function = self.kernel.without_noise() if isinstance(self.kernel, Kernel) else self.kernel
+        return isinstance(function, Precomputed) or (isinstance(function, str) and function == "precomputed")
 
     def _fit(self, table: ArrayTable) -> None:
         self._check_table(table)
         kernel = Precomputed() if self._precomputed else resolve_kernel(self.kernel, table, self.random_state)
-        noise: Any = self.noise if isinstance(self.noise, str) else float(self.noise)
         fit = fit_exact(
-            table, kernel, noise=noise, intercept=bool(self.intercept), solver=self.solver,
+            table, kernel, noise=self._total_noise, intercept=bool(self.intercept), solver=self.solver,
             tol=float(self.tol), max_iter=int(self.max_iter), random_state=self.random_state,
             executor=make_executor(self),
         )  # fmt: skip
@@ -124,7 +124,7 @@ class ExactMachine(Shell):
                 "with kernel='precomputed' X must be the square kernel matrix of the training rows, "
                 f"got shape ({table.n_rows}, {table.n_features})."
             )
-        if self.solver == "cg" and self.noise == 0:
+        if self.solver == "cg" and self._total_noise == 0:
             raise ValueError("noise must be above zero with solver='cg'; use solver='cholesky' to interpolate.")
 
     def _need_factor(self, what: str) -> CholeskyFactor:

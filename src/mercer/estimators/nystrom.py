@@ -80,8 +80,7 @@ class NystromMachine(SummedOnBasis):
         return self._summary.path(noises)
 
     def _settings(self) -> Settings:
-        noise: Any = self.noise if isinstance(self.noise, str) else float(self.noise)
-        return Settings(noise=noise, intercept=bool(self.intercept), prior=self.variance == "dtc")
+        return Settings(noise=self._total_noise, intercept=bool(self.intercept), prior=self.variance == "dtc")
 
     def _calibration(self) -> Calibration | None:
         return self._summary.calibration
@@ -127,8 +126,9 @@ class NystromRegressor(KernelRegressor, NystromMachine):
     Parameters
     ----------
     kernel : str, kernel or callable, default="gaussian"
-        A name ("gaussian", "matern", "linear", "polynomial"), a kernel of ``mercer.kernels``, or a function of two
-        matrices. By name, length scales are the median distance of the rows.
+        A name ("gaussian" or "rbf", "matern", "rational_quadratic", "periodic", "linear", "polynomial" or "poly"), a
+        kernel of ``mercer.kernels`` or of ``sklearn.gaussian_process.kernels``, or a function of two matrices. By name,
+        length scales are the median distance of the rows. ``White`` in it is added to the noise.
     n_basis : int, default=500
         m; if there are fewer rows, all are taken.
     basis : str, strategy or array (m, d), default="uniform"

@@ -16,8 +16,8 @@ from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fi
 from mercer.engine import ArrayRows, ArrayTable, Features, Moments, SequentialLearner, learn_table, normal_statistics
 from mercer.estimators.online_state import FIRST, FirstRows, State
 from mercer.estimators.shell import Mergeable, all_or_nothing, check_same_outputs, make_executor
-from mercer.kernels import Kernel, as_kernel
-from mercer.methods.frame import resolve_kernel, used_rows
+from mercer.kernels import Kernel
+from mercer.methods.frame import given_kernel, resolve_kernel, used_rows
 from mercer.model import Calibration, KernelExpansion, Sample, leave_one_out
 from mercer.solvers.recursive import Rules
 
@@ -122,7 +122,7 @@ class OnlineMachine(Mergeable):
 
     def _keep_first_rows(self) -> None:
         """Keep rows until they are enough to decide a length scale, where that is a median."""
-        if as_kernel(self.kernel).needs_data:
+        if given_kernel(self.kernel, self._learner.points.shape[1]).needs_data:
             first = FirstRows.nothing(self._learner.points.shape[1], self._learner.n_outputs)
             self._state = replace(self._state, first=first)
 
@@ -153,7 +153,7 @@ class OnlineMachine(Mergeable):
         """The table, with weights of zero where they are too small."""
         if table.weights is None:
             return table
-        weights, used = np.zeros(table.n_rows), used_rows(table, float(self.noise))
+        weights, used = np.zeros(table.n_rows), used_rows(table, self._total_noise)
         weights[used] = table.weights[used]
         return replace(table, weights=weights)
 
@@ -198,7 +198,7 @@ class OnlineMachine(Mergeable):
         old = self._learner.recursion.rules
         rules = self._rules()._replace(hidden=old.hidden)
         if check_kernel:
-            kernel = as_kernel(self.kernel)
+            kernel = given_kernel(self.kernel, self._learner.points.shape[1])
             resolved = self.kernel_ if kernel.needs_data else kernel.resolve(self._learner.points[:0])
             if type(kernel) is not type(self.kernel_) or not resolved.equals(self.kernel_):
                 msg = f"the kernel was {self.kernel_} when the first rows were learned and cannot change: call fit."
@@ -277,7 +277,7 @@ class OnlineMachine(Mergeable):
 
     def _rules(self) -> Rules:
         return Rules(
-            noise=float(self.noise),
+            noise=self._total_noise,
             max_basis=int(self.max_basis),
             novelty_tol=float(self.novelty_tol),
             gain_tol=float(self.gain_tol) if self.selection == "supervised" else None,

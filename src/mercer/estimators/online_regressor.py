@@ -26,9 +26,8 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
     Parameters
     ----------
     kernel : str, kernel or callable, default="gaussian"
-        A name ("gaussian", "matern", "linear", "polynomial"), a kernel of ``mercer.kernels``, or a function. A median
-        length scale is that of the rows of ``fit``, or of the first 128 rows (or more, if one batch has them): until
-        then ``partial_fit`` and ``learn_one`` start over with all rows so far.
+        As in ``NystromRegressor``. A median length scale is that of the rows of ``fit``, or of the first 128 rows (or
+        more, if one batch has them): until then ``partial_fit`` and ``learn_one`` start over with all rows so far.
     noise : float, default=0.1
         λ, the variance of the noise in units of σ² (``scale_``); above zero.
     max_basis : int, default=500

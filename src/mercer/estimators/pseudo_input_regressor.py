@@ -33,9 +33,8 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, Shell):
     Parameters
     ----------
     kernel : str or kernel, default="gaussian"
-        Where the parameters start: a name ("gaussian", "matern", "linear", "polynomial") or a kernel of
-        ``mercer.kernels`` that has gradients. Parameters are searched within a factor of 10 000. One length scale per
-        feature is fitted if the kernel has an array of them.
+        Where the parameters start: as in ``NystromRegressor``, a kernel that has gradients. Parameters are searched
+        within a factor of 10 000. One length scale per feature is fitted if the kernel has an array of them.
     n_basis : int, default=100
         m; if there are fewer rows, all are taken.
     basis : str, strategy or array (m, d), default="uniform"
@@ -141,7 +140,8 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, Shell):
 
     def _fit(self, table: ArrayTable) -> None:
         start = self._choose_frame(table, np.dtype(np.float64))
-        noise = None if isinstance(self.noise, str) else float(self.noise)
+        total = self._total_noise
+        noise = None if isinstance(total, str) else total
         fit = fit_pseudo_inputs(
             table.subset(used_rows(table, 1.0 if noise is None else noise)),
             start,

@@ -98,13 +98,13 @@ class ReducedRankRegressor(KernelRegressor, OnBasis, Shell):
         need(self._used_frame.kernel.equals(self.expansion_.kernel), "the basis has another kernel.")
 
     def _fit(self, table: ArrayTable) -> None:
-        if self.noise == 0:
+        if self._total_noise == 0:
             raise ValueError(
                 "noise=0 is not possible here: the weights are residuals divided by the noise. Use a small noise, "
                 "or NystromRegressor or CommitteeRegressor, which interpolate."
             )
         frame = self._choose_frame(table, np.dtype(np.float64))
-        noise: Any = self.noise if isinstance(self.noise, str) else float(self.noise)
+        noise = self._total_noise
         fit = fit_reduced_rank(table, frame, noise=noise, intercept=bool(self.intercept), executor=make_executor(self))
         self.expansion_, self._calibrated = fit.expansion, fit.calibration
         self._used_frame, self._solution, self._precisions = frame, fit.variance.solution, fit.variance.precisions

@@ -12,7 +12,6 @@ from typing import Any, Self
 
 import numpy as np
 from scipy.sparse import issparse
-from sklearn.base import BaseEstimator
 
 from mercer._stored.checks import check_estimator
 from mercer._typing import FloatArray, RandomState
@@ -27,6 +26,7 @@ from mercer._validation import (
 )
 from mercer.basis import choose_basis
 from mercer.engine import ArrayRows, ArrayTable, Executor, Rows, SparseRows, Threads, given_executor
+from mercer.estimators.kernel_parameter import KernelParameter
 from mercer.exceptions import GeneralisationWarning, warn
 from mercer.kernels import Kernel
 from mercer.methods.frame import Frame, resolve_kernel, target_shift
@@ -85,7 +85,7 @@ def snapshot(estimator: Any) -> Any:
         return copy(estimator)
 
 
-class Shell(BaseEstimator, ABC):
+class Shell(KernelParameter, ABC):
     """An estimator that is fitted to a table; regressors and classifiers read it differently (``_read``)."""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -168,7 +168,7 @@ BASIS_CONSTRAINTS: dict[str, Any] = {
 
 
 @parameters
-class OnBasis(ABC):
+class OnBasis(KernelParameter, ABC):
     """An estimator with these parameters and, once fitted, a ``_frame``."""
 
     kernel: Any = field(default="gaussian", kw_only=False)

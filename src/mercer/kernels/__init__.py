@@ -1,7 +1,8 @@
 """Kernels: positive definite functions that fill tiles.
 
-``Gaussian``, ``Matern``, ``Linear``, ``Polynomial``, any ``Function``, and sums and products of them;
-``CompactGaussian`` and ``Wendland`` are zero beyond a radius. Each stands in a file of its own; a new one is made of
+``Gaussian``, ``Matern``, ``RationalQuadratic``, ``Periodic``, ``Linear``, ``Polynomial``, ``Constant``, any
+``Function``, and sums and products of them; ``CompactGaussian`` and ``Wendland`` are zero beyond a radius; ``White`` is
+noise. Each stands in a file of its own; a new one is made of
 ``Stationary``, ``Formula`` and ``elementwise``.
 """
 
@@ -11,21 +12,26 @@ from mercer.kernels.algebra import Product, Sum
 from mercer.kernels.base import Kernel, Section, as_kernel
 from mercer.kernels.compact import Compact
 from mercer.kernels.compact_gaussian import CompactGaussian
+from mercer.kernels.constant import Constant
 from mercer.kernels.function import Function
 from mercer.kernels.gaussian import Gaussian
 from mercer.kernels.linear import Linear
 from mercer.kernels.matern import Matern
 from mercer.kernels.metric import Metric
+from mercer.kernels.periodic import Periodic
 from mercer.kernels.polynomial import Polynomial
 from mercer.kernels.precomputed import Precomputed
 from mercer.kernels.profiles import elementwise
+from mercer.kernels.rational_quadratic import RationalQuadratic
 from mercer.kernels.stationary import Formula, Stationary
 from mercer.kernels.wendland import Wendland
+from mercer.kernels.white import White
 
 __all__ = [
     "KERNELS",
     "Compact",
     "CompactGaussian",
+    "Constant",
     "Formula",
     "Function",
     "Gaussian",
@@ -33,13 +39,16 @@ __all__ = [
     "Linear",
     "Matern",
     "Metric",
+    "Periodic",
     "Polynomial",
     "Precomputed",
     "Product",
+    "RationalQuadratic",
     "Section",
     "Stationary",
     "Sum",
     "Wendland",
+    "White",
     "as_kernel",
     "elementwise",
 ]

@@ -43,6 +43,17 @@ class _Pair(Kernel):
         """Logarithms of both kernels' parameters, named ``left__…`` and ``right__…``."""
         return _named(self.left.get_log_parameters(), self.right.get_log_parameters())
 
+    @property
+    def same_diagonal(self) -> bool:  # type: ignore[override]
+        """Whether both diagonals are constant."""
+        return self.left.same_diagonal and self.right.same_diagonal
+
+    def __call__(self, rows: FloatArray, points: FloatArray | None = None, out: FloatArray | None = None) -> FloatArray:
+        """As of every kernel; noise is on the diagonal of k(rows), and not between rows and points."""
+        if self.without_noise() is self:
+            return super().__call__(rows, points, out)
+        return np.asarray(self._operation(self.left(rows, points), self.right(rows, points), out=out))
+
     def bind(self, points: FloatArray, dtype: Any = np.float64) -> Section:
         """Prepare k(·, points) for many tiles of rows."""
         return _PairSection(self.left.bind(points, dtype), self.right.bind(points, dtype), self._operation)
@@ -83,6 +94,18 @@ class Sum(_Pair):
 
     _operation = np.add
 
+    @property
+    def noise_level(self) -> float:
+        """Sum of both."""
+        return self.left.noise_level + self.right.noise_level
+
+    def without_noise(self) -> Kernel | None:
+        """The sum of what remains of both."""
+        left, right = self.left.without_noise(), self.right.without_noise()
+        if left is self.left and right is self.right:
+            return self
+        return Sum(left, right) if left is not None and right is not None else left or right
+
     def _shares(self, weights: FloatArray, values: _Values) -> tuple[FloatArray, FloatArray]:
         return weights, weights
 
@@ -107,6 +130,22 @@ class Product(_Pair):
 
     _operation = np.multiply
 
+    @property
+    def noise_level(self) -> float:
+        """a l(x, x) + b (k(x, x) + a), of the product (k + a δ)(l + b δ)."""
+        left, right = self.left.noise_level, self.right.noise_level
+        total = 0.0
+        if left > 0:
+            total += left * _constant(self.right.without_noise())
+        return total + right * (_constant(self.left.without_noise()) + left) if right > 0 else total
+
+    def without_noise(self) -> Kernel | None:
+        """The product of what remains of both."""
+        left, right = self.left.without_noise(), self.right.without_noise()
+        if left is self.left and right is self.right:
+            return self
+        return None if left is None or right is None else Product(left, right)
+
     def _shares(self, weights: FloatArray, values: _Values) -> tuple[FloatArray, FloatArray]:
         return weights * values(self.right), weights * values(self.left)  # the product rule
 
@@ -129,6 +168,18 @@ class _PairSection(Section):
         if self._operation is np.multiply:  # a product of two small values may be subnormal
             out[np.abs(out) < CUTOFF[self.dtype]] = 0.0
         return out
+
+
+def _constant(kernel: Kernel | None) -> float:
+    """k(x, x), which is the same for all x; zero of nothing."""
+    if kernel is None:
+        return 0.0
+    if not kernel.same_diagonal:
+        raise ValueError(
+            f"White times {kernel!r} is noise that differs from row to row: pass it as sample_weight, which divides "
+            "the noise of a row."
+        )
+    return float(kernel.diagonal(np.zeros((1, 1)))[0])
 
 
 def _named(left: dict[str, FloatArray], right: dict[str, FloatArray]) -> dict[str, FloatArray]:

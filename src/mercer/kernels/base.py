@@ -72,6 +72,7 @@ class Kernel(BaseEstimator, ABC):
 
     name: ClassVar[str | None] = None
     log_parameters: ClassVar[tuple[str, ...]] = ()
+    same_diagonal: ClassVar[bool] = False  # whether k(x, x) is the same for all x
 
     @abstractmethod
     def bind(self, points: FloatArray, dtype: Any = np.float64) -> Section:
@@ -115,8 +116,8 @@ class Kernel(BaseEstimator, ABC):
 
     def __call__(self, rows: FloatArray, points: FloatArray | None = None, out: FloatArray | None = None) -> FloatArray:
         """Kernel matrix k(rows, points), shape (n, m); ``points=None`` means the rows themselves."""
-        rows = _finite_table(rows, "rows")
-        points = rows if points is None else _finite_table(points, "points")
+        rows = finite_table(rows, "rows")
+        points = rows if points is None else finite_table(points, "points")
         dtype = np.float32 if rows.dtype == np.float32 else np.float64
         return self.bind(points, dtype).tile(rows, out)
 
@@ -129,6 +130,15 @@ class Kernel(BaseEstimator, ABC):
     def needs_data(self) -> bool:
         """Whether a parameter is still to be found from data, by ``resolve``."""
         return False
+
+    @property
+    def noise_level(self) -> float:
+        """The level of what is noise (``White``) in the kernel."""
+        return 0.0
+
+    def without_noise(self) -> Kernel | None:
+        """The kernel without what is noise in it: itself if there is none, None if there is nothing else."""
+        return self
 
     def check(self, n_features: int | None = None) -> None:
         """Raise ``ValueError`` if a parameter is out of range or does not fit rows of that width."""
@@ -178,10 +188,15 @@ class Kernel(BaseEstimator, ABC):
         return clone(self).set_params(amplitude=self.amplitude * factor)  # type: ignore[no-any-return]
 
 
-def as_kernel(kernel: Any) -> Kernel:
-    """Return the kernel object for a name, a kernel, or a function of two matrices.
+_SYNONYMS = {"rbf": "gaussian", "poly": "polynomial"}
 
-    By name stationary kernels take their length scale from the data (the median distance).
+
+def as_kernel(kernel: Any, n_features: int | None = None) -> Kernel:
+    """Return the kernel object for a name, a kernel of ours or of scikit-learn, or a function of two matrices.
+
+    By name stationary kernels take their length scale from the data (the median distance); "rbf" is "gaussian", "poly"
+    is "polynomial". Kernels of ``sklearn.gaussian_process`` are read with their parameters (see ``scikit_learn``); one
+    of them, ``ExpSineSquared``, only for rows of one feature, which are assumed if their number is not given.
 
     Examples
     --------
@@ -194,16 +209,19 @@ def as_kernel(kernel: Any) -> Kernel:
     if isinstance(kernel, Kernel):
         return kernel
     named = {each.name: each for each in KERNELS if each.name is not None}
-    if isinstance(kernel, str) and kernel in named:
-        found = named[kernel]
+    if isinstance(kernel, str) and _SYNONYMS.get(kernel, kernel) in named:
+        found = named[_SYNONYMS.get(kernel, kernel)]
         return found(length_scale="median") if issubclass(found, Stationary) else found()
     if callable(kernel) and not isinstance(kernel, type):
-        return Function(kernel)
-    names = ", ".join(repr(name) for name in named)
+        from mercer.kernels.scikit_learn import is_process_kernel, read_process_kernel
+
+        return read_process_kernel(kernel, n_features) if is_process_kernel(kernel) else Function(kernel)
+    names = ", ".join(repr(name) for name in [*named, *_SYNONYMS])
     raise ValueError(f"kernel must be one of {names}, a kernel object, or a function of two matrices; got {kernel!r}.")
 
 
-def _finite_table(table: Any, name: str) -> FloatArray:
+def finite_table(table: Any, name: str) -> FloatArray:
+    """A two-dimensional array of numbers, or ``ValueError``."""
     array = np.atleast_2d(np.asarray(table))
     if array.ndim != 2 or array.dtype.kind not in "fiub" or not np.all(np.isfinite(array)):
         raise ValueError(f"{name} must form a two-dimensional array of finite numbers.")
@@ -219,6 +237,18 @@ def check_positive(value: Any, name: str) -> float:
     if not (np.isfinite(number) and number > 0):
         raise ValueError(f"{name} must be a finite number above zero, got {value!r}.")
     return number
+
+
+def check_each_positive(value: Any, name: str, n_features: int | None = None) -> None:
+    """Raise ``ValueError`` unless the value is a number above zero, or an array of such numbers, one per feature."""
+    try:
+        numbers = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        numbers = np.empty(0)
+    if numbers.ndim > 1 or numbers.size == 0 or not np.all(np.isfinite(numbers) & (numbers > 0)):
+        raise ValueError(f"{name} must be finite and above zero, one number or one per feature; got {value!r}.")
+    if numbers.ndim == 1 and n_features is not None and numbers.size != n_features:
+        raise ValueError(f"{name} has {numbers.size} values, but the rows have {n_features} features.")
 
 
 def tile_buffer(section: Section, n_rows: int, out: FloatArray | None) -> FloatArray:

@@ -5,20 +5,23 @@ not is refused by name. Every stationary kernel of mercer is one formula of the 
 :math:`r = |(x - z)\cdot s|`,
 
 .. math:: k(x, z) = A\,(1 - r/\theta)_+^{\nu}\,(c_0 + c_1 r + c_2 r^2)\,h(r),\qquad
-          h(r)\in\{1,\ e^{-r^2/2},\ e^{-r}\},
+          h(r)\in\{1,\ e^{-r^2/2},\ e^{-r},\ (1+r^2)^{-\alpha}\},
 
 and every kernel of the inner product is :math:`A\,(a\,x^\top z + c)^p`. Sums and products join them.
 
-================  ============  =====  =========  =======================  ==============
-kernel            s             θ      ν          c₀, c₁, c₂               h
-================  ============  =====  =========  =======================  ==============
-Gaussian          1/ℓ           ∞                 1                        exp(-r²/2)
-Matérn 1/2        1/ℓ           ∞                 1                        exp(-r)
-Matérn 3/2        √3/ℓ          ∞                 1, 1                     exp(-r)
-Matérn 5/2        √5/ℓ          ∞                 1, 1, 1/3                exp(-r)
-CompactGaussian   1/ℓ           θ      exponent   1                        exp(-r²/2)
-Wendland 0, 1, 2  1/ℓ           1      p          1; 1, p; 1, p, (p²-1)/3  1
-================  ============  =====  =========  =======================  ==============
+=================  ============  =====  =========  =======================  ==============
+kernel             s             θ      ν          c₀, c₁, c₂               h
+=================  ============  =====  =========  =======================  ==============
+Gaussian           1/ℓ           ∞                 1                        exp(-r²/2)
+Matérn 1/2         1/ℓ           ∞                 1                        exp(-r)
+Matérn 3/2         √3/ℓ          ∞                 1, 1                     exp(-r)
+Matérn 5/2         √5/ℓ          ∞                 1, 1, 1/3                exp(-r)
+RationalQuadratic  1/(√(2α)ℓ)    ∞                 1                        (1 + r²)^-α
+CompactGaussian    1/ℓ           θ      exponent   1                        exp(-r²/2)
+Wendland 0, 1, 2   1/ℓ           1      p          1; 1, p; 1, p, (p²-1)/3  1
+=================  ============  =====  =========  =======================  ==============
+
+For ``Periodic``, a Gaussian kernel on circles, :math:`r = |a\sin((x - z)\cdot s)|` with s = π/p and a = 2/ℓ.
 """
 
 from __future__ import annotations
@@ -40,10 +43,17 @@ class OfDistance:
 
     amplitude: float
     inverse_scale: FloatArray  # s, (d,)
-    decay: Literal["none", "squared", "plain"]  # h: 1, exp(-r²/2), exp(-r)
+    decay: Literal["none", "squared", "plain", "rational"]  # h: 1, exp(-r²/2), exp(-r), (1 + r²)^-shape
     polynomial: tuple[float, ...] = (1.0,)
     radius: float = np.inf
     power: float = 0.0
+    shape: float = 0.0
+    waves: FloatArray | None = None  # a, (d,): where given, differences (x - z)·s are replaced by a sin((x - z)·s)
+
+    @property
+    def period(self) -> FloatArray:
+        """π/s: after such a difference, sin² repeats."""
+        return np.asarray(np.pi / self.inverse_scale)
 
     @property
     def needs_root(self) -> bool:

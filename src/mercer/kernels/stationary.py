@@ -55,6 +55,7 @@ class Stationary(Kernel):
     """
 
     log_parameters: ClassVar[tuple[str, ...]] = ("length_scale", "amplitude")
+    same_diagonal: ClassVar[bool] = True
     smooth_at_zero: ClassVar[bool] = True  # whether the kernel, as a function of r, has no kink at r = 0
 
     length_scale: Any
@@ -207,14 +208,19 @@ class Stationary(Kernel):
             values = exponents.copy()
             kernel.profile(values.dtype)(values)
             values *= weights  # g_ij k(E_ij)
+        others = kernel._by_others(exponents, values)
         by_scale = kernel._by_length_scale(by_scale, exponents, slopes, values)
-        return by_points, {"length_scale": by_scale, "amplitude": np.asarray(np.sum(values))}
+        return by_points, {"length_scale": by_scale, "amplitude": np.asarray(np.sum(values)), **others}
 
     def _by_length_scale(
         self, by_scale: FloatArray, exponents: FloatArray, slopes: FloatArray, values: FloatArray
     ) -> FloatArray:
         """The gradient by log ℓ, from that by way of the exponents and contracted tiles; the same, if φ has no ℓ."""
         return by_scale
+
+    def _by_others(self, exponents: FloatArray, values: FloatArray) -> dict[str, FloatArray]:
+        """The gradients by logarithms of further parameters of φ, from contracted values g_ij k(E_ij)."""
+        return {}
 
     def _contract(
         self, slopes: FloatArray, exponents: FloatArray, x: FloatArray, z: FloatArray
@@ -228,10 +234,10 @@ class Stationary(Kernel):
         return by_points, squares
 
     def diagonal_gradient(self, rows: FloatArray, weights: FloatArray) -> dict[str, FloatArray]:
-        """k(x, x) is the amplitude, whatever the length scale."""
+        """k(x, x) is the amplitude, whatever the other parameters."""
         amplitude = np.asarray(np.sum(weights) * float(self.amplitude))
-        shape = () if self.metric is not None else np.shape(self.length_scale)
-        return {"length_scale": np.zeros(shape), "amplitude": amplitude}
+        nothing = {name: np.zeros_like(value) for name, value in self.get_log_parameters().items()}
+        return {**nothing, "amplitude": amplitude}
 
     def get_log_parameters(self) -> dict[str, FloatArray]:
         """Logarithms of the parameters; of a metric, that of its size, a common factor of all length scales."""

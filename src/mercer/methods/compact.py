@@ -10,7 +10,7 @@ import numpy as np
 from mercer._typing import AnyArray, FloatArray
 from mercer.engine import ArrayTable, Executor, RowPass, Rows, Sequence, SparseKernel, Tile, neighbour_distance
 from mercer.exceptions import NotPositiveDefiniteError
-from mercer.kernels import Compact, Wendland
+from mercer.kernels import Compact, Kernel, Wendland
 from mercer.methods.compact_noise import (
     Choice,
     Problem,
@@ -159,7 +159,7 @@ def resolve_compact(
     kernel: Any, table: ArrayTable, *, rng: np.random.Generator, random_state: Any, executor: Executor
 ) -> Compact:
     """The kernel with numbers for parameters; ``length_scale="auto"`` gives rows 50 neighbours on average."""
-    given = kernel
+    given, kernel = kernel, kernel.without_noise() if isinstance(kernel, Kernel) else kernel
     if isinstance(kernel, str) and kernel == "wendland":
         kernel = Wendland(length_scale="auto")
     if not isinstance(kernel, Compact):

@@ -44,12 +44,36 @@ def target_shift(table: ArrayTable, *, intercept: bool) -> FloatArray:
     return np.asarray(np.average(table.targets, axis=0, weights=table.weights))
 
 
-def resolve_kernel(kernel: Any, table: ArrayTable, random_state: Any) -> Kernel:
-    """Return the kernel with all parameters as numbers, found on a sample of the rows where they depend on data."""
-    if isinstance(kernel, Precomputed) or (isinstance(kernel, str) and kernel == "precomputed"):
+def given_kernel(kernel: Any, n_features: int) -> Kernel:
+    """The kernel object for what an estimator is given, without what is noise in it (see ``total_noise``)."""
+    if isinstance(kernel, str) and kernel == "precomputed":
+        kernel = Precomputed()
+    function: Kernel | None = as_kernel(kernel, n_features).without_noise()
+    if function is None:
+        raise ValueError(f"kernel={kernel!r} is noise alone: add another kernel to White, such as Gaussian().")
+    if isinstance(function, Precomputed):
         msg = "kernel='precomputed' is for ExactRegressor and ExactClassifier: a basis needs the rows themselves."
-        raise ValueError(msg)
-    unresolved: Kernel = as_kernel(kernel)
+        raise ValueError(msg)  # noqa: TRY004  as for other values of this parameter
+    return function
+
+
+def total_noise(kernel: Any, noise: Any) -> Any:
+    """The given noise and that in the kernel (``White``), as a number; one that is to be chosen stays as it is.
+
+    With a level in the kernel nothing is chosen: the level is the noise.
+    """
+    level = 0.0 if isinstance(kernel, str) else as_kernel(kernel).noise_level
+    if isinstance(noise, str):
+        return level if level > 0 else noise
+    return float(noise) + level
+
+
+def resolve_kernel(kernel: Any, table: ArrayTable, random_state: Any) -> Kernel:
+    """Return the kernel with all parameters as numbers, found on a sample of the rows where they depend on data.
+
+    What is noise in it (``White``) is left out.
+    """
+    unresolved = given_kernel(kernel, table.n_features)
     if not unresolved.needs_data:
         return unresolved.resolve(np.empty((0, table.n_features)))
     positive = np.arange(table.n_rows) if table.weights is None else np.flatnonzero(table.weights)

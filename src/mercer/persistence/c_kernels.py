@@ -69,15 +69,23 @@ class KernelWriter:
         return [*left, *right, *_each([joined])], 1.0
 
     def _of_distance(self, form: OfDistance, k: str) -> list[str]:
-        scaled, scales = f"x[i] - z[i * {BLOCK} + j]", form.inverse_scale
-        if np.any(scales != scales[0]):
-            table = f"scales{len(self.tables)}"
-            self.tables[table] = scales
-            scaled = f"({scaled}) * {table}[i]"
-        elif scales[0] != 1.0:
-            scaled = f"({scaled}) * {self._number(scales[0])}"
+        scaled, scale = f"x[i] - z[i * {BLOCK} + j]", self._by_feature("scales", form.inverse_scale)
+        if form.waves is not None:
+            period, wave = self._by_feature("periods", form.period), self._by_feature("waves", form.waves)
+            angle = f"{self._call('fmod', f'{scaled}, {period}')} * {scale}"
+            scaled = f"{self._call('sin', angle)} * {wave}"
+        elif scale != self._number(1.0):
+            scaled = f"({scaled}) * {scale}"
         squares = [f"const {self._type} t = {scaled};", f"{k}[j] += t * t;"]
         return [*self._accumulate(k, squares), *_each(self._profile(form, k))]
+
+    def _by_feature(self, name: str, values: FloatArray) -> str:
+        """A number, or where features differ an entry of a table."""
+        if not np.any(values != values[0]):
+            return self._number(values[0])
+        table = f"{name}{len(self.tables)}"
+        self.tables[table] = values
+        return f"{table}[i]"
 
     def _profile(self, form: OfDistance, k: str) -> list[str]:
         """Replace r² by the kernel's value."""
@@ -92,7 +100,13 @@ class KernelWriter:
             factors.append(expression)
         if len(form.polynomial) > 1:
             factors.append(self._polynomial(form.polynomial))
-        if form.decay != "none":
+        if form.decay == "rational":
+            lines.append(f"const {self._type} q = {self._number(1.0)} / ({self._number(1.0)} + {k}[j]);")
+            zero_if.append(f"q < {self._number(CUTOFF[self._dtype] ** (1.0 / form.shape))}")
+            power, expression = self._power("q", form.shape)
+            lines += power
+            factors.append(expression)
+        elif form.decay != "none":
             exponent = f"{self._number(-0.5)} * {k}[j]" if form.decay == "squared" else "-r"
             lines.append(f"const {self._type} e = {exponent};")
             # Exponentials below this count as zero, as they do in Python: subnormal numbers are slow.

@@ -172,8 +172,10 @@ def evaluate(form: Form, rows: FloatArray, points: FloatArray, *, dtype: Any, pr
         values = t(form.amplitude) * np.polynomial.Polynomial(np.array(form.polynomial, dtype=t))(np.sqrt(squares))
         if np.isfinite(form.radius):
             values = values * np.maximum(1 - np.sqrt(squares) / t(form.radius), 0) ** t(form.power)
-        exponents = {"none": 0 * squares, "squared": -squares / 2, "plain": -np.sqrt(squares)}[form.decay]
         with np.errstate(under="ignore"):
+            if form.decay == "rational":
+                return np.asarray(values * (1 + squares) ** t(-form.shape), dtype=t)
+            exponents = {"none": 0 * squares, "squared": -squares / 2, "plain": -np.sqrt(squares)}[form.decay]
             return np.asarray(values * np.exp(exponents), dtype=t)
     if isinstance(form, OfInnerProduct):
         inner = rows.astype(t) @ (form.scale * points).astype(t).T
@@ -183,9 +185,19 @@ def evaluate(form: Form, rows: FloatArray, points: FloatArray, *, dtype: Any, pr
     return left + right if form.operation == "sum" else left * right
 
 
+def on_circles(angles: FloatArray, waves: FloatArray) -> FloatArray:
+    """[a cos 2t, a sin 2t]/2, (n, 2d): the squared distances of such rows are those of a sin(t - t')."""
+    return np.concatenate([np.cos(2 * angles) * (waves / 2), np.sin(2 * angles) * (waves / 2)], axis=1)
+
+
 def _squares(form: OfDistance, rows: FloatArray, points: FloatArray, dtype: Any) -> FloatArray:
     shift, inverse = centre(points, dtype), form.inverse_scale.astype(dtype)
-    x = (rows.astype(dtype) - shift) * inverse
-    z = ((points - shift) * form.inverse_scale).astype(dtype)
+    x: FloatArray = rows.astype(dtype) - shift
+    z: FloatArray = points - shift
+    if form.waves is not None:
+        x, z = np.fmod(x, form.period.astype(dtype)), np.fmod(z, form.period)
+    x, z = x * inverse, (z * form.inverse_scale).astype(dtype)
+    if form.waves is not None:
+        x, z = on_circles(x, form.waves.astype(dtype)), on_circles(z, form.waves.astype(dtype))
     squares = np.sum(x**2, axis=1)[:, np.newaxis] - 2 * (x @ z.T) + np.sum(z**2, axis=1)
     return np.asarray(np.maximum(squares, 0))

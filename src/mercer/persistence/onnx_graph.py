@@ -18,10 +18,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mercer._typing import AnyArray
+from mercer._typing import AnyArray, FloatArray
 from mercer.kernels.closed_form import Form, OfDistance, OfInnerProduct, is_product
 from mercer.model import OneVsOne, OneVsRest
-from mercer.persistence.exported import Exported, centre, factors_of_power, in_dtype, read_model, warn_of_rounding
+from mercer.persistence.exported import (
+    Exported,
+    centre,
+    factors_of_power,
+    in_dtype,
+    on_circles,
+    read_model,
+    warn_of_rounding,
+)
 
 if TYPE_CHECKING:
     import onnx
@@ -164,10 +172,13 @@ class _Graph:
         return self._add("Add", self._times(left, left_factor), self._times(right, right_factor)), 1.0
 
     def _of_distance(self, form: OfDistance) -> str:
-        if not form.needs_root:
+        if form.decay == "squared" and not form.needs_root:
             return self._add("Exp", self._add("Min", self._squares(form, -0.5), self._numbers(0.0)))
         # Rounding may leave squares negative.
         squares = self._add("Max", self._squares(form, 1.0), self._numbers(0.0))
+        if form.decay == "rational":
+            inverse = self._add("Reciprocal", self._add("Add", squares, self._numbers(1.0)))
+            return self._power(inverse, form.shape)
         distance = self._add("Sqrt", squares)
         factors = []
         if np.isfinite(form.radius):
@@ -184,13 +195,26 @@ class _Graph:
         """|x̃ - z̃|² times a factor that is a power of two, so that it rounds nothing."""
         shift, farthest = centre(self._model.points, self._inside), _FARTHEST[self._inside]
         scales = self._numbers(form.inverse_scale, "length scales")
-        x = self._add("Mul", self._add("Sub", self._x, self._constant(shift)), scales)
-        x = self._add("Clip", x, self._numbers(-farthest), self._numbers(farthest))
+        x = self._add("Sub", self._x, self._constant(shift))
+        z: FloatArray = self._model.points - shift
+        if form.waves is None:
+            x = self._add("Mul", x, scales)
+            x = self._add("Clip", x, self._numbers(-farthest), self._numbers(farthest))
+            z = in_dtype(z * form.inverse_scale, self._inside, "scaled vectors")
+        else:
+            x = self._add("Mul", self._add("Mod", x, self._numbers(form.period), fmod=1), scales)
+            x = self._on_circles(x, form.waves)
+            z = on_circles(np.fmod(z, form.period) * form.inverse_scale, form.waves).astype(self._inside)
         norms = self._add("ReduceSumSquare", x, self._constant(_COLUMNS), keepdims=1)
-        z = in_dtype((self._model.points - shift) * form.inverse_scale, self._inside, "scaled vectors")
         columns = self._numbers(np.vstack([-2.0 * z.T, np.ones(len(z))]) * factor, "scaled vectors")
         constants = self._numbers(np.sum(z.astype(np.float64) ** 2, axis=1) * factor, "their norms")
         return self._add("Gemm", self._add("Concat", x, norms, axis=1), columns, constants)
+
+    def _on_circles(self, angles: str, waves: FloatArray) -> str:
+        """As the function of that name."""
+        angles = self._times(angles, 2.0)
+        circles = self._add("Concat", self._add("Cos", angles), self._add("Sin", angles), axis=1)
+        return self._add("Mul", circles, self._numbers(np.tile(waves / 2.0, 2)))
 
     def _label(self, values: str, decision: OneVsRest | OneVsOne) -> Any:
         classes = decision.classes.astype(object) if decision.classes.dtype.kind == "U" else decision.classes

@@ -2,7 +2,18 @@ import numpy as np
 import pytest
 from sklearn.metrics.pairwise import laplacian_kernel
 
-from mercer.kernels import KERNELS, Function, Gaussian, Kernel, Linear, Matern, Polynomial, as_kernel
+from mercer.kernels import (
+    KERNELS,
+    Function,
+    Gaussian,
+    Kernel,
+    Linear,
+    Matern,
+    Periodic,
+    Polynomial,
+    RationalQuadratic,
+    as_kernel,
+)
 
 
 @pytest.mark.parametrize("name", [kernel.name for kernel in KERNELS if kernel.name is not None])
@@ -20,6 +31,10 @@ def test_every_name_gives_a_fresh_kernel(name):
         ("matern", Matern("median")),
         ("linear", Linear()),
         ("polynomial", Polynomial()),
+        ("rational_quadratic", RationalQuadratic("median")),
+        ("periodic", Periodic()),
+        ("rbf", Gaussian("median")),
+        ("poly", Polynomial()),
     ],
 )
 def test_names(name, expected):
@@ -37,7 +52,7 @@ def test_a_function_is_wrapped():
     assert kernel.function is laplacian_kernel
 
 
-@pytest.mark.parametrize("wrong", ["rbf", "Gaussian", "", None, 3, Gaussian, ["gaussian"]])
+@pytest.mark.parametrize("wrong", ["gauss", "Gaussian", "", None, 3, Gaussian, ["gaussian"]])
 def test_anything_else_is_refused_with_the_names(wrong):
     with pytest.raises(ValueError, match=r"kernel must be one of 'gaussian', 'linear', 'matern', .* got "):
         as_kernel(wrong)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import make_classification
 
 from mercer import ExactClassifier, NystromRegressor
-from mercer.kernels import Gaussian, Matern, Polynomial, Wendland
+from mercer.kernels import Gaussian, Matern, Periodic, Polynomial, Wendland
 from mercer.model import KernelExpansion
 from mercer.persistence import to_c
 from mercer.persistence.c_kernels import Dialect
@@ -155,7 +155,10 @@ def test_nan_is_not_hidden_and_the_far_away_is_finite(shared, case, kind):
     assert np.isnan(library.values(name, rows, 2, kind)).tolist() == [[False, False], [True, True]]
     if is_stationary(case.kernel):  # else values grow with the input
         far = np.full((1, 3), np.finfo(DTYPES[kind]).max)
-        np.testing.assert_allclose(library.values(name, far, 2, kind), [[0.5, -2.0]])
+        values = library.values(name, far, 2, kind)
+        assert np.all(np.isfinite(values))
+        if not isinstance(case.kernel, Periodic):
+            np.testing.assert_allclose(values, [[0.5, -2.0]])
 
 
 @needs_compiler

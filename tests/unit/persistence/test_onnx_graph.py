@@ -9,7 +9,7 @@ from sklearn.svm import SVC
 
 import mercer
 from mercer import ExactRegressor
-from mercer.kernels import CompactGaussian, Function, Gaussian, Linear, Matern, Polynomial, Precomputed
+from mercer.kernels import CompactGaussian, Function, Gaussian, Linear, Matern, Periodic, Polynomial, Precomputed
 from mercer.model import KernelExpansion
 from mercer.persistence import to_onnx
 from tests.export_cases import (
@@ -94,7 +94,10 @@ def test_nan_is_not_hidden_and_the_far_away_is_finite(case, dtype):
     assert np.isnan(run(graph, rows)["prediction"]).tolist() == [[False, False], [True, True]]
     if is_stationary(case.kernel):
         far = np.full((1, 3), np.finfo(dtype).max)
-        np.testing.assert_allclose(run(graph, far)["prediction"], [[0.5, -2.0]])
+        values = run(graph, far)["prediction"]
+        assert np.all(np.isfinite(values))
+        if not isinstance(case.kernel, Periodic):
+            np.testing.assert_allclose(values, [[0.5, -2.0]])
 
 
 def test_powers_too_large_for_products():

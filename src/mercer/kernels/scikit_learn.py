@@ -1,12 +1,13 @@
 r"""scikit-learn's kernels as kernels of ours, plus a constant.
 
-A kernel of scikit-learn may hold a constant, :math:`k(x, z) + c`, which ours may not: it is no function of the rows. In
-an expansion it need not: :math:`\sum_i w_i (k(x, z_i) + c) = \sum_i w_i k(x, z_i) + c\sum_i w_i`, so the constant joins
-the intercept. A ``KernelPlusConstant`` is what sums, products and powers of such kernels are computed with.
+A kernel of scikit-learn may hold a constant, :math:`k(x, z) + c`. In an expansion it joins the intercept,
+:math:`\sum_i w_i (k(x, z_i) + c) = \sum_i w_i k(x, z_i) + c\sum_i w_i`; an estimator is given a ``Constant`` for it. A
+``KernelPlusConstant`` is what sums, products and powers of such kernels are computed with.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial, reduce
 from operator import mul
@@ -16,7 +17,17 @@ import numpy as np
 from sklearn.gaussian_process import kernels as gp
 from sklearn.metrics.pairwise import KERNEL_PARAMS, pairwise_kernels
 
-from mercer.kernels import Function, Gaussian, Kernel, Linear, Matern, Polynomial, Product, Sum
+from mercer.kernels.algebra import Product, Sum
+from mercer.kernels.base import Kernel
+from mercer.kernels.constant import Constant
+from mercer.kernels.function import Function
+from mercer.kernels.gaussian import Gaussian
+from mercer.kernels.linear import Linear
+from mercer.kernels.matern import Matern
+from mercer.kernels.periodic import Periodic
+from mercer.kernels.polynomial import Polynomial
+from mercer.kernels.rational_quadratic import RationalQuadratic
+from mercer.kernels.white import White
 
 
 @dataclass(frozen=True)
@@ -53,6 +64,37 @@ class KernelPlusConstant:
         return reduce(mul, [self] * int(exponent))
 
 
+def is_process_kernel(kernel: Any) -> bool:
+    """Whether it is a kernel of ``sklearn.gaussian_process``."""
+    return isinstance(kernel, gp.Kernel)
+
+
+def read_process_kernel(kernel: Any, n_features: int | None = None) -> Kernel:
+    """A kernel of ``sklearn.gaussian_process.kernels`` as one of ours; ``ValueError`` if it has no counterpart."""
+    found = process_kernel(kernel, owner=type(kernel).__name__, n_features=n_features)
+    unknown = next(_functions(found.kernel), None)
+    if unknown is not None:
+        raise ValueError(
+            f"kernel={unknown!r} of scikit-learn has no counterpart among mercer's kernels (for {n_features or 'any'} "
+            "features): choose another one, or pass mercer.kernels.Function(kernel), which takes it as a function "
+            "without gradients and does not know whether it is positive definite."
+        )
+    if found.constant == 0 and found.kernel is not None:
+        return found.kernel
+    constant = Constant(found.constant)
+    constant.check()
+    return constant if found.kernel is None else Sum(found.kernel, constant)
+
+
+def _functions(kernel: Kernel | None) -> Iterator[Any]:
+    """What could not be read of a kernel."""
+    if isinstance(kernel, (Sum, Product)):
+        yield from _functions(kernel.left)
+        yield from _functions(kernel.right)
+    elif isinstance(kernel, Function):
+        yield kernel.function
+
+
 def _sum(left: Kernel | None, right: Kernel | None) -> Kernel | None:
     if left is None or right is None:
         return right if left is None else left
@@ -86,7 +128,7 @@ def named_kernel(name: str, *, gamma: float, degree: float, coef0: float, owner:
     """
     is_polynomial, reason = name in ("poly", "polynomial"), ""
     if name == "sigmoid":
-        reason = ", which is not positive definite: it has no space in which to compress."
+        reason = ", which is not positive definite."
     elif name == "precomputed":
         reason = ": its kernel is not known as a function. Fit it on the rows themselves."
     elif (name == "rbf" or is_polynomial) and not gamma >= 0:
@@ -111,7 +153,7 @@ def named_kernel(name: str, *, gamma: float, degree: float, coef0: float, owner:
 def pairwise_kernel(kernel: Any, parameters: dict[str, Any], *, n_features: int, owner: str) -> KernelPlusConstant:
     """The kernel that ``pairwise_kernels`` computes for this metric and these parameters, where None means default."""
     if isinstance(kernel, gp.Kernel):
-        return process_kernel(kernel, owner=owner)
+        return process_kernel(kernel, owner=owner, n_features=n_features)
     if not isinstance(kernel, str):  # a function of two rows
         return KernelPlusConstant(Function(partial(pairwise_kernels, metric=kernel, **parameters)))
     given = {name: value for name, value in parameters.items() if value is not None}
@@ -123,23 +165,23 @@ def pairwise_kernel(kernel: Any, parameters: dict[str, Any], *, n_features: int,
     return KernelPlusConstant(Function(partial(pairwise_kernels, metric=kernel, **allowed)))
 
 
-def process_kernel(kernel: Any, *, owner: str) -> KernelPlusConstant:
-    """A kernel of ``sklearn.gaussian_process.kernels`` between rows and other rows; or ours, or a function of matrices.
+def process_kernel(kernel: Any, *, owner: str, n_features: int | None) -> KernelPlusConstant:
+    """A kernel of ``sklearn.gaussian_process.kernels``; or ours, or a function of matrices.
 
-    Noise is no covariance between different rows: ``WhiteKernel`` is zero here. What has no counterpart among our
-    kernels is kept as a function, without a gradient.
+    What has no counterpart among our kernels is kept as a function, without a gradient. ``ExpSineSquared`` has one for
+    rows of one feature, which are assumed if their number is not given.
     """
     if isinstance(kernel, Kernel):
         return KernelPlusConstant(kernel)
     # By exact type, not isinstance: a user's subclass may compute something else.
     kind, known = type(kernel), None
     if kind in (gp.Sum, gp.Product):
-        left, right = process_kernel(kernel.k1, owner=owner), process_kernel(kernel.k2, owner=owner)
+        left, right = (process_kernel(each, owner=owner, n_features=n_features) for each in (kernel.k1, kernel.k2))
         known = left + right if kind is gp.Sum else left * right
     elif kind is gp.Exponentiation:
-        known = process_kernel(kernel.kernel, owner=owner).power(float(kernel.exponent))
+        known = process_kernel(kernel.kernel, owner=owner, n_features=n_features).power(float(kernel.exponent))
     elif kind is gp.WhiteKernel:
-        known = KernelPlusConstant(None)
+        known = KernelPlusConstant(White(float(kernel.noise_level)) if kernel.noise_level > 0 else None)
     elif kind is gp.ConstantKernel:
         known = KernelPlusConstant(None, float(kernel.constant_value))
     elif kind is gp.DotProduct:
@@ -148,6 +190,10 @@ def process_kernel(kernel: Any, *, owner: str) -> KernelPlusConstant:
         known = KernelPlusConstant(Gaussian(_plain(kernel.length_scale)))
     elif kind is gp.Matern and kernel.nu in (0.5, 1.5, 2.5):
         known = KernelPlusConstant(Matern(_plain(kernel.length_scale), nu=float(kernel.nu)))
+    elif kind is gp.RationalQuadratic:
+        known = KernelPlusConstant(RationalQuadratic(float(kernel.length_scale), shape=float(kernel.alpha)))
+    elif kind is gp.ExpSineSquared and n_features in (None, 1):
+        known = KernelPlusConstant(Periodic(float(kernel.periodicity), float(kernel.length_scale)))
     elif kind is gp.PairwiseKernel and isinstance(kernel.metric, str):
         options = kernel.pairwise_kernels_kwargs or {}
         degree, coef0 = options.get("degree", 3), options.get("coef0", 1)
