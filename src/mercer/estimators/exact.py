@@ -17,7 +17,7 @@ from mercer.estimators.shell import Shell, make_executor
 from mercer.exceptions import warn
 from mercer.kernels import Kernel, Precomputed
 from mercer.methods.exact import ExactFit, fit_exact, leave_one_out
-from mercer.methods.frame import resolve_kernel
+from mercer.methods.length_scales import fitted_kernel
 from mercer.model import Calibration, KernelExpansion
 from mercer.solvers.conjugate_gradient import IterativeSolution
 from mercer.solvers.dense import CholeskyFactor
@@ -89,8 +89,11 @@ class ExactMachine(Shell):
 
     def _fit(self, table: ArrayTable) -> None:
         self._check_table(table)
-        kernel = Precomputed() if self._precomputed else resolve_kernel(self.kernel, table, self.random_state)
         noise: Any = self.noise if isinstance(self.noise, str) else float(self.noise)
+        kernel = Precomputed() if self._precomputed else fitted_kernel(
+            self.kernel, table, self.random_state, noise=noise, intercept=bool(self.intercept),
+            executor=make_executor(self),
+        )  # fmt: skip
         fit = fit_exact(
             table, kernel, noise=noise, intercept=bool(self.intercept), solver=self.solver,
             tol=float(self.tol), max_iter=int(self.max_iter), random_state=self.random_state,
