@@ -108,9 +108,7 @@ class KernelRegressor(RegressorMixin, Shell):
         mean, half = self._evaluate_rows(rows).astype(np.float64), width * self._deviations(rows, noise=True)
         return outputs.predict(mean - half), outputs.predict(mean + half)
 
-    def sample_y(
-        self, X: Any, n_samples: int = 1, random_state: RandomState = None, noise: bool = False
-    ) -> FloatArray:
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: RandomState = None, noise: bool = False) -> FloatArray:
         """Draw functions from what is known of them, jointly at the rows of X, in the units of y.
 
         The draws have the mean and the covariance of ``predict(X, return_cov=True)``; outputs are independent of each

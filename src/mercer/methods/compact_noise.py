@@ -176,9 +176,9 @@ def _least_near(score: Callable[[float], float], start: float, limits: tuple[flo
 def log_likelihood(
     problem: Problem, system: CompactSystem, solution: LssvmSolution, noise: float, unit: FloatArray | float = 1.0
 ) -> float:
-    """L(λ), with the flat prior of an intercept, summed over the outputs that are not constant; needs a factor. NaN where there is nothing to judge by.
+    """L(λ), summed over the outputs that are not constant; needs a factor. NaN where there is nothing to judge by.
 
-    The targets are those of the problem, times a unit.
+    With an intercept, integrated over its flat prior. The targets are those of the problem, times a unit.
     """
     n, assumed = len(problem.weights), problem.n_targets
     freedom = assumed - problem.intercept

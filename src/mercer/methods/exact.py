@@ -96,9 +96,7 @@ def fit_exact(
         likelihood = _log_likelihood(factor, solution.eta, scale, weights, noise)
         if noise > 0:
             calibration = _calibration(factor, solution, targets, weights, noise)
-    return ExactFit(
-        expansion, index, factor, solution.eta, found[0] if found else None, noise, calibration, likelihood
-    )
+    return ExactFit(expansion, index, factor, solution.eta, found[0] if found else None, noise, calibration, likelihood)
 
 
 def choose_noise(

@@ -24,10 +24,11 @@ from mercer.solvers.ridge import Choice
 
 DECIDING_ROWS = 1000
 _MEDIAN_ROWS = 1000
+_FEWEST_ROWS = 3  # two rows are one difference, which the best amplitude explains
 _STEPS = 60
 _CONSTANT = 1e-12  # spread of a feature relative to its size, below which it is rounding
 _NOISE = 0.1  # λ/ω where the search starts, relative to k(x, x)
-_LEAST_NOISE = 1e-6  # relative to k(x, x), with which lengths are searched: with less, a smooth kernel's matrix is singular
+_LEAST_NOISE = 1e-6  # of the search, relative to k(x, x): with less, a smooth kernel's matrix is singular
 
 
 def fitted_kernel(
@@ -45,7 +46,7 @@ def fitted_kernel(
     # Outputs of one size decide alike; constant ones say nothing.
     sizes = np.std(targets, axis=0)
     varied = sizes > _CONSTANT * np.max(np.abs(targets), axis=0)
-    if len(rows) < 3 or not np.any(varied):  # noqa: PLR2004  two rows are one difference, at the best amplitude
+    if len(rows) < _FEWEST_ROWS or not np.any(varied):
         return start
     unit, level = float(np.mean(weights)), float(np.mean(start.diagonal(rows)))
     given = None if isinstance(noise, str) else max(float(noise) / level, _LEAST_NOISE * unit)

@@ -19,9 +19,9 @@ def draw_jointly(covariance: FloatArray, normal: FloatArray, *, prior: float) ->
     values, vectors = eigh(covariance, check_finite=False)
     if not values[0] >= -_ROUNDING * prior:
         raise NotPositiveDefiniteError(
-            f"the covariance at these rows has an eigenvalue of {values[0]:.3g}, below zero, where the prior's variance "
-            f"is {prior:.3g}: there is no such distribution to draw from. Use a positive definite kernel and, instead of "
-            "ReducedRankRegressor, NystromRegressor or CommitteeRegressor, whose error bars are proper."
+            f"the covariance at these rows has an eigenvalue of {values[0]:.3g}, below zero, beside a prior variance "
+            f"of {prior:.3g}: there is no such distribution to draw from. Use a positive definite kernel and, instead "
+            "of ReducedRankRegressor, NystromRegressor or CommitteeRegressor, whose error bars are proper."
         )
     roots = np.sqrt(np.maximum(values, 0.0))
     return np.asarray(vectors @ (roots[:, np.newaxis] * (vectors.T @ normal)))

@@ -37,7 +37,7 @@ MODELS = {
     "committee": (lambda rows, **options: CommitteeRegressor(SMOOTH, basis=rows[:10], block_size=1, **options), fitc),
     "compact": (
         lambda rows, **options: CompactRegressor(Wendland(2.0), solver="cholesky", **options),
-        lambda rows: Wendland(2.0)(rows),
+        Wendland(2.0),
     ),
 }
 each_model = pytest.mark.parametrize(("make", "covariance"), MODELS.values(), ids=MODELS)
