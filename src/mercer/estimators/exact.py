@@ -208,7 +208,7 @@ class ExactRegressor(KernelRegressor, ExactMachine):
     (array([ 0.997, -0.039]), array([0.002, 0.356]))
     """
 
-    _log_likelihood: Sometimes[float | None] = field(init=False)
+    _log_likelihood: Sometimes[float | None]
 
     def _keep(self, fit: ExactFit) -> None:
         self._log_likelihood = fit.log_likelihood

@@ -188,7 +188,7 @@ class OnBasis(ABC):
         """Choose the basis; ``steady`` if differences k(x, x) - |v|² will be taken (see ``Frame.build``)."""
         random_state = check_random_state(self.random_state)
         intercept, executor = bool(getattr(self, "intercept", False)), make_executor(self)
-        noise = "auto" if getattr(self, "fit_noise", False) else self.noise  # type: ignore[attr-defined]
+        noise: Any = "auto" if getattr(self, "fit_noise", False) else getattr(self, "noise", "auto")
         kernel = fitted_kernel(self.kernel, table, random_state, noise=noise, intercept=intercept, executor=executor)
         targets = table.shifted(target_shift(table, intercept=intercept)).targets
         basis = choose_basis(

@@ -147,7 +147,7 @@ class Summary:
             raise ValueError(
                 "log_marginal_likelihood_ needs a noise above zero: without, targets beyond the basis have no density."
             )
-        problem, root = self._problem(), expansion.variance.root  # type: ignore[union-attr]
+        problem, root = self._problem(), np.asarray(expansion.variance.root)  # type: ignore[union-attr]
         # |VVᵀ + λI| = λⁿ|I + A/λ|, and root is (I + A/λ)^(-1/2); with an intercept, 1ᵀ(VVᵀ + λI)⁻¹1 is in it
         determinant = problem.freedom * np.log(noise) - 2.0 * float(np.linalg.slogdet(root)[1])
         if problem.has_intercept:
