@@ -5,6 +5,7 @@ Public names are loaded when they are first used, so that importing the package 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -97,7 +98,10 @@ def __dir__() -> list[str]:
     return sorted([*__all__, "__version__"])
 
 
-def _import_all() -> None:
-    """Import every public class, each of which declares how it is stored."""
+def _import_all(*, river: bool = False) -> None:
+    """Import every public class, each of which declares how it is stored; and on request, if they can be, river's."""
     for name in __all__:
         __getattr__(name)
+    if river:
+        with suppress(ImportError):
+            import_module("mercer.river")

@@ -2,6 +2,7 @@
 
 They learn what ``OnlineRegressor`` and ``OnlineClassifier`` of ``mercer`` learn by ``learn_one``. Rows come one at a
 time; a kernel given by its name takes its length scale from the first 128 of them, and starts over with each of these.
+``mercer.save`` and ``mercer.load`` keep them; a pipeline of river's is not mercer's to save, but its last step is.
 
 Examples
 --------
@@ -17,6 +18,9 @@ from typing import Any, ClassVar
 
 from river import base
 
+from mercer._stored import stored
+from mercer._stored.checks import need
+from mercer._validation import is_fitted
 from mercer.estimators.online_classifier import OnlineClassifier as _Classifier
 from mercer.estimators.online_regressor import OnlineRegressor as _Regressor
 
@@ -49,6 +53,11 @@ class _Online(base.Estimator):
         self.intercept = intercept
         self._model = None
 
+    def check_stored(self) -> None:
+        """Refuse parameters, or a model, that this cannot have."""
+        self._estimator(**self._get_params())._validate_params()
+        need(self._model is None or is_fitted(self._model), "a model for river has learned nothing.")
+
     def learn_one(self, x: dict[Any, Any], y: Any, w: float = 1.0) -> None:
         """Learn one row of weight w."""
         model = self._model
@@ -58,20 +67,40 @@ class _Online(base.Estimator):
         self._model = model
 
 
+@stored(name="river.OnlineRegressor", alone=True)
 class OnlineRegressor(_Online, base.Regressor):
     """``mercer.OnlineRegressor`` for river, with its parameters."""
 
     _estimator = _Regressor
+    kernel: Any
+    noise: float
+    max_basis: int
+    novelty_tol: float
+    gain_tol: float
+    selection: str
+    forgetting: float
+    intercept: bool
+    _model: _Regressor | None
 
-    def predict_one(self, x: dict[Any, Any]) -> float:
-        """Predict; 0 before anything was learned."""
-        return 0.0 if self._model is None else float(self._model.predict_one(x))
+    def predict_one(self, x: dict[Any, Any], return_std: bool = False) -> Any:
+        """Predict, and on request the standard deviation of the function, too; 0 before anything was learned."""
+        return (_Regressor() if self._model is None else self._model).predict_one(x, return_std)
 
 
+@stored(name="river.OnlineClassifier", alone=True)
 class OnlineClassifier(_Online, base.Classifier):
     """``mercer.OnlineClassifier`` for river, with its parameters; classes may appear at any time."""
 
     _estimator = _Classifier
+    kernel: Any
+    noise: float
+    max_basis: int
+    novelty_tol: float
+    gain_tol: float
+    selection: str
+    forgetting: float
+    intercept: bool
+    _model: _Classifier | None
 
     def predict_one(self, x: dict[Any, Any], **_options: Any) -> Any:
         """Predict the label; None before anything was learned."""

@@ -25,8 +25,8 @@ word. It is called before an object is saved and after its stored attributes are
 sets what is computed from them.
 
 A file names a class by its short name, which is looked up among the classes declared here and nowhere else. A name
-that is not known yet makes ``mercer`` import all of its public names, whatever the name is: so a file cannot choose
-what is imported.
+that is not known yet makes ``mercer`` import all of its public names, and one that begins with "river." its
+counterparts for river, where that is installed: a file cannot choose what else is imported.
 """
 
 from functools import partial
@@ -72,5 +72,5 @@ def declaration_of(cls: type[Any]) -> Declaration | None:
 def declaration_named(name: str) -> Declaration | None:
     """What the class of that name has declared, or None if there is none."""
     if name not in _BY_NAME:
-        import_module("mercer")._import_all()
+        import_module("mercer")._import_all(river=name.startswith("river."))
     return _BY_NAME.get(name)

@@ -222,6 +222,9 @@ class AutoRegressor(KernelRegressor, AutoMachine):
     def _standard_deviations(self, rows: Rows) -> FloatArray:
         return self.model_._standard_deviations(ColumnsOf(rows, self._columns))
 
+    def _prior_variances(self, rows: Rows) -> FloatArray:
+        return self.model_._prior_variances(ColumnsOf(rows, self._columns))
+
     def _covariance(self, rows: Rows) -> FloatArray:
         return self.model_._covariance(ColumnsOf(rows, self._columns))
 

@@ -105,11 +105,12 @@ class KernelClassifier(ClassifierMixin, Shell):
         kept, p = vars(calibration), coding.n_columns
         if "_probabilities" not in kept:
             codes = coding.codes_of(calibration.targets[:, :p])
-            kept["_probabilities"] = Probabilities.fit(
-                calibration.values[:, :p], codes, calibration.weights, n_classes=len(self.classes_)
-            )
+            kept["_probabilities"] = self._fit_probabilities(calibration.values[:, :p], codes, calibration.weights)
         found: Probabilities = kept["_probabilities"]
         return found
+
+    def _fit_probabilities(self, values: FloatArray, codes: IntArray, weights: FloatArray) -> Probabilities:
+        return Probabilities.fit(values, codes, weights, n_classes=len(self.classes_))
 
     def _read(self, X: Any, y: Any, sample_weight: Any, *, first: bool, classes: Any = None) -> ArrayTable:
         """The table of a first or a later call; labels travel as codes."""

@@ -233,7 +233,11 @@ class CommitteeRegressor(KernelRegressor, SummedOnBasis):
 
     @property
     def log_marginal_likelihood_(self) -> float:
-        """Logarithm of the likelihood of the targets seen, summed over the outputs."""
+        """Logarithm of the likelihood of the targets seen (restricted, with an intercept), over all outputs.
+
+        The density of y under N(0, scale_²(Q + Λ)) at the best σ; with an intercept b, integrated over all b (flat
+        prior, REML). A row of weight 2 counts as two.
+        """
         check_is_fitted(self)
         return self._summary.log_likelihood
 

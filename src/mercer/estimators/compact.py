@@ -282,7 +282,8 @@ class CompactRegressor(KernelRegressor, CompactMachine):
     def log_marginal_likelihood_(self) -> float:
         """Logarithm of the likelihood of the targets at the best σ (restricted, with an intercept), over all outputs.
 
-        A row of weight 2 counts as two.
+        The density of y under N(0, scale_²(K + λW⁻¹)); with an intercept b, integrated over all b (flat prior, REML). A
+        row of weight 2 counts as two.
         """
         check_is_fitted(self)
         value: float | None = getattr(self, "_log_likelihood", None)

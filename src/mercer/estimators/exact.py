@@ -16,8 +16,8 @@ from mercer.estimators.regression import KernelRegressor
 from mercer.estimators.shell import Shell, make_executor
 from mercer.exceptions import warn
 from mercer.kernels import Kernel, Precomputed
-from mercer.methods.exact import fit_exact, leave_one_out
-from mercer.methods.frame import resolve_kernel
+from mercer.methods.exact import ExactFit, fit_exact, leave_one_out
+from mercer.methods.length_scales import fitted_kernel
 from mercer.model import Calibration, KernelExpansion
 from mercer.solvers.conjugate_gradient import IterativeSolution
 from mercer.solvers.dense import CholeskyFactor
@@ -90,7 +90,10 @@ class ExactMachine(Shell):
 
     def _fit(self, table: ArrayTable) -> None:
         self._check_table(table)
-        kernel = Precomputed() if self._precomputed else resolve_kernel(self.kernel, table, self.random_state)
+        kernel = Precomputed() if self._precomputed else fitted_kernel(
+            self.kernel, table, self.random_state, noise=self._total_noise, intercept=bool(self.intercept),
+            executor=make_executor(self),
+        )  # fmt: skip
         fit = fit_exact(
             table, kernel, noise=self._total_noise, intercept=bool(self.intercept), solver=self.solver,
             tol=float(self.tol), max_iter=int(self.max_iter), random_state=self.random_state,
@@ -104,7 +107,11 @@ class ExactMachine(Shell):
         self._factor = fit.factor if self._keeps_factor else None
         self._eta, self._index, self._n_rows = fit.eta, fit.index, table.n_rows
         self.noise_, self._calibrated = fit.noise, fit.calibration
+        self._keep(fit)
         self._check_calibration()
+
+    def _keep(self, fit: ExactFit) -> None:
+        """A classifier has no likelihood."""
 
     def _calibration(self) -> Calibration | None:
         return getattr(self, "_calibrated", None)
@@ -169,6 +176,11 @@ class ExactRegressor(KernelRegressor, ExactMachine):
     coefficients_ : array (n,) or (n, p)
         Weights of the training rows (those of positive weight).
     intercept_ : float or array (p,)
+    scale_, calibration_, loo_error_
+        As in ``NystromRegressor``; need ``solver="cholesky"``, but for ``scale_``.
+    log_marginal_likelihood_ : float
+        Of the targets, at the best σ, summed over the outputs (restricted, with an intercept); needs
+        ``solver="cholesky"``.
     jitter_ : float
         What was added to the diagonal beyond the noise; usually 0.
     n_iter_ : int
@@ -195,6 +207,24 @@ class ExactRegressor(KernelRegressor, ExactMachine):
     >>> mean.round(3), std.round(3)
     (array([ 0.997, -0.039]), array([0.002, 0.356]))
     """
+
+    _log_likelihood: Sometimes[float | None]
+
+    def _keep(self, fit: ExactFit) -> None:
+        self._log_likelihood = fit.log_likelihood
+
+    @property
+    def log_marginal_likelihood_(self) -> float:
+        """Logarithm of the likelihood of the targets at the best σ (restricted, with an intercept), over all outputs.
+
+        The density of y under N(0, scale_²(K + λW⁻¹)); with an intercept b, integrated over all b (flat prior, REML). A
+        row of weight 2 counts as two: that is the density of the rows given one by one.
+        """
+        self._need_factor("log_marginal_likelihood_")
+        value: float | None = getattr(self, "_log_likelihood", None)
+        if value is None:
+            raise ValueError("log_marginal_likelihood_ was not computed by the version of mercer that fitted this.")
+        return value
 
     def loo_residuals(self) -> FloatArray:
         """Leave-one-out residuals of the training rows, exact and without a second fit; NaN for rows of weight zero.

@@ -165,6 +165,9 @@ class NystromRegressor(KernelRegressor, NystromMachine):
     intercept_ : float or array (p,)
     noise_ : float
         λ in use.
+    log_marginal_likelihood_ : float
+        Of the targets seen, by the model on the basis, at the best σ, summed over the outputs (restricted, with an
+        intercept).
     n_seen_ : int
         Rows in the statistics.
     statistics_ : NormalStatistics
@@ -197,6 +200,17 @@ class NystromRegressor(KernelRegressor, NystromMachine):
     >>> mean.round(2)
     array([1.  , 0.14])
     """
+
+    @property
+    def log_marginal_likelihood_(self) -> float:
+        """Logarithm of the likelihood of the targets seen, as this model has it, over all outputs.
+
+        The density of y under N(0, scale_²(Q + λW⁻¹)), Q being the basis's approximation of K, at the best σ; with an
+        intercept b, integrated over all b (flat prior, REML). A row of weight 2 counts as two. Compare noises and
+        kernels by it, not bases: what the basis leaves of K is not in it.
+        """
+        check_is_fitted(self)
+        return self._summary.log_likelihood
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Add rows; the basis is chosen by the first call, and no row is kept."""

@@ -3,17 +3,21 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from mercer._stored import stored
-from mercer._typing import FloatArray
+from mercer._typing import FloatArray, IntArray
 from mercer._validation import parameters
 from mercer.engine import ArrayTable
 from mercer.estimators.classification import CLASS_WEIGHT, KernelClassifier
 from mercer.estimators.online_machine import OnlineMachine
 from mercer.estimators.shell import all_or_nothing
+from mercer.model import Probabilities
 
+# What probabilities were fitted to, and they. Not attributes: a copy or an archive does not need them.
+_recent: WeakKeyDictionary["OnlineClassifier", tuple[bytes, Probabilities]] = WeakKeyDictionary()
 _LEAST = 1e-3  # of a probability before they are made to sum to one
 
 
@@ -78,17 +82,30 @@ class OnlineClassifier(KernelClassifier, OnlineMachine):
         return self._coding.predict(self._evaluate_one(self._one(x))[np.newaxis])[0].item()
 
     def predict_proba_one(self, x: Mapping[Any, Any]) -> dict[Any, float]:
-        """Probabilities of the classes of one row; empty before anything was learned."""
+        """Probabilities of the classes of one row, those of ``predict_proba``; empty before anything was learned.
+
+        While no row was predicted before it was learned (and for models of earlier versions), they come from the values
+        themselves, as least squares on ±1 estimate 2P - 1.
+        """
         if not hasattr(self, "_state"):
             return {}
         labels = [label.item() for label in self.classes_]
         if len(labels) == 1:
             return {labels[0]: 1.0}
-        values = self._evaluate_one(self._one(x))
+        values, fitted = self._evaluate_one(self._one(x)), self._probabilities()
+        if fitted is not None:
+            return dict(zip(labels, fitted.of(values[np.newaxis])[0].tolist(), strict=True))
         values = np.array([-values[0], values[0]]) if len(labels) == 2 else values
-        # Least squares on ±1 estimate 2P - 1
         shares = np.clip((1.0 + values) / 2.0, _LEAST, None)
         return dict(zip(labels, (shares / np.sum(shares)).tolist(), strict=True))
+
+    def _fit_probabilities(self, values: FloatArray, codes: IntArray, weights: FloatArray) -> Probabilities:
+        """Fitted again when the sample of rows has changed: of many rows few enter it."""
+        sample = b"".join(each.tobytes() for each in (np.int64(len(self.classes_)), values, codes, weights))
+        before = _recent.get(self)
+        if before is None or before[0] != sample:
+            before = _recent[self] = sample, super()._fit_probabilities(values, codes, weights)
+        return before[1]
 
     def _read(self, X: Any, y: Any, sample_weight: Any, *, first: bool, classes: Any = None) -> ArrayTable:
         """The table, with targets for the hidden output if there is one."""

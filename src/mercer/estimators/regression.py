@@ -5,12 +5,20 @@ from typing import Any
 import numpy as np
 from sklearn.base import RegressorMixin
 
-from mercer._typing import FloatArray
-from mercer._validation import Real, check_is_fitted, check_sample_weight, check_targets
-from mercer.engine import ArrayTable, Rows
+from mercer._typing import FloatArray, RandomState
+from mercer._validation import (
+    Integral,
+    Real,
+    check_is_fitted,
+    check_random_state,
+    check_sample_weight,
+    check_targets,
+)
+from mercer.engine import ArrayTable, Rows, kernel_diagonal
 from mercer.estimators.shell import Shell, make_executor, read_rows
 from mercer.exceptions import warn
 from mercer.model import Calibration, KernelExpansion, Regression
+from mercer.model.sampling import MOST_ROWS, draw_jointly
 
 
 class KernelRegressor(RegressorMixin, Shell):
@@ -100,6 +108,44 @@ class KernelRegressor(RegressorMixin, Shell):
         mean, half = self._evaluate_rows(rows).astype(np.float64), width * self._deviations(rows, noise=True)
         return outputs.predict(mean - half), outputs.predict(mean + half)
 
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: RandomState = None, noise: bool = False) -> FloatArray:
+        """Draw functions from what is known of them, jointly at the rows of X, in the units of y.
+
+        The draws have the mean and the covariance of ``predict(X, return_cov=True)``; outputs are independent of each
+        other.
+
+        Parameters
+        ----------
+        X : array (n, d)
+            At most 4000 rows: their covariance is a dense matrix, whose eigenvectors are computed.
+        n_samples : int, default=1
+            Number of draws.
+        random_state : int, RandomState or None, default=None
+        noise : bool, default=False
+            Whether to draw observations: functions plus noise, independent from row to row.
+
+        Returns
+        -------
+        array (n, n_samples) or (n, p, n_samples)
+        """
+        outputs, rows = self.outputs_, read_rows(self, X, reset=False)
+        if not (isinstance(n_samples, Integral) and n_samples >= 1):
+            raise ValueError(f"n_samples must be a whole number of at least 1, got {n_samples!r}.")
+        if rows.n_rows > MOST_ROWS:
+            raise ValueError(
+                f"X has {rows.n_rows} rows: functions are drawn jointly at {MOST_ROWS} rows at the most. Draw at fewer "
+                "rows, or independently for each from the mean and standard deviation that predict gives."
+            )
+        rng, scales = check_random_state(random_state), self._scales()
+        mean = self._evaluate_rows(rows).astype(np.float64)
+        prior = float(np.max(self._prior_variances(rows)))
+        normal = rng.standard_normal((*mean.shape, int(n_samples)))
+        drawn = draw_jointly(self._covariance(rows), normal.reshape(len(mean), -1), prior=prior).reshape(normal.shape)
+        if noise:
+            drawn += np.sqrt(self.noise_) * rng.standard_normal(normal.shape)
+        drawn = mean[:, :, np.newaxis] + scales[:, np.newaxis] * drawn
+        return np.asarray(drawn[:, 0] if outputs.flat else drawn)
+
     def log_density(self, X: Any, y: Any) -> FloatArray:
         """Logarithm of the predicted normal density of observations y (n,) or (n, p) at X, shape (n,).
 
@@ -168,6 +214,10 @@ class KernelRegressor(RegressorMixin, Shell):
         """Of the function, (n,), in units of σ."""
         expansion: KernelExpansion = self.expansion_
         return np.sqrt(expansion.variances(rows, executor=make_executor(self)))
+
+    def _prior_variances(self, rows: Rows) -> FloatArray:
+        """k(x, x), (n,)."""
+        return kernel_diagonal(rows, self._mean_expansion().kernel, executor=make_executor(self))
 
     def _covariance(self, rows: Rows) -> FloatArray:
         """Of the function, (n, n), in units of σ²."""

@@ -29,7 +29,8 @@ from mercer.engine import ArrayRows, ArrayTable, Executor, Rows, SparseRows, Thr
 from mercer.estimators.kernel_parameter import KernelParameter
 from mercer.exceptions import GeneralisationWarning, warn
 from mercer.kernels import Kernel
-from mercer.methods.frame import Frame, resolve_kernel, target_shift
+from mercer.methods.frame import Frame, target_shift
+from mercer.methods.length_scales import fitted_kernel
 from mercer.model import Calibration, KernelExpansion
 
 _WORSE = 1.1  # times the squared error of the mean: beyond what chance makes of targets that are noise
@@ -186,11 +187,13 @@ class OnBasis(KernelParameter, ABC):
     def _choose_frame(self, table: ArrayTable, dtype: np.dtype[Any], *, steady: bool = False) -> Frame:
         """Choose the basis; ``steady`` if differences k(x, x) - |v|² will be taken (see ``Frame.build``)."""
         random_state = check_random_state(self.random_state)
-        kernel = resolve_kernel(self.kernel, table, random_state)
-        targets = table.shifted(target_shift(table, intercept=getattr(self, "intercept", False))).targets
+        intercept, executor = bool(getattr(self, "intercept", False)), make_executor(self)
+        noise: Any = "auto" if getattr(self, "fit_noise", False) else getattr(self, "_total_noise", "auto")
+        kernel = fitted_kernel(self.kernel, table, random_state, noise=noise, intercept=intercept, executor=executor)
+        targets = table.shifted(target_shift(table, intercept=intercept)).targets
         basis = choose_basis(
             self.basis, table.rows, targets, kernel, int(self.n_basis),
-            weights=table.weights, random_state=random_state, executor=make_executor(self),
+            weights=table.weights, random_state=random_state, executor=executor,
         )  # fmt: skip
         return Frame.build(kernel, basis, dtype, steady=steady)
 

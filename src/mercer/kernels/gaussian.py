@@ -23,9 +23,11 @@ class Gaussian(Stationary):
 
     Parameters
     ----------
-    length_scale : float, array of one per feature, matrix, Metric, or "median", default=1.0
+    length_scale : float, array of one per feature, matrix, Metric, "median" or "ard", default=1.0
         ℓ. ``"median"`` takes the median distance between rows when the model is fitted. With a matrix L (d, r), r ≤ d,
         distances are :math:`|L^+(x-z)|`, so that ``diag(ℓ)`` is the array ℓ; a ``Metric`` is any linear map.
+        ``"ard"`` is one for each feature, with the largest marginal likelihood of the targets (see
+        docs/gaussian_processes.md); not for online learners and ``CompactRegressor``.
     amplitude : float, default=1.0
         A, the value of k(x, x): the prior variance of the function.
 

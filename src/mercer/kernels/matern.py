@@ -43,9 +43,11 @@ class Matern(Stationary):
 
     Parameters
     ----------
-    length_scale : float, array of one per feature, matrix, Metric, or "median", default=1.0
+    length_scale : float, array of one per feature, matrix, Metric, "median" or "ard", default=1.0
         ℓ. ``"median"`` takes the median distance between rows when the model is fitted. With a matrix L (d, r), r ≤ d,
         distances are :math:`|L^+(x-z)|`, so that ``diag(ℓ)`` is the array ℓ; a ``Metric`` is any linear map.
+        ``"ard"`` is one for each feature, with the largest marginal likelihood of the targets (see
+        docs/gaussian_processes.md); not for online learners and ``CompactRegressor``.
     nu : {0.5, 1.5, 2.5}, default=1.5
         Smoothness: the function is differentiable ⌈ν⌉-1 times.
     amplitude : float, default=1.0

@@ -142,7 +142,7 @@ class Stationary(Kernel):
     def check(self, n_features: int | None = None) -> None:
         """Raise ``ValueError`` for an amplitude or a length scale that is not positive or does not fit the rows."""
         check_positive(self.amplitude, "amplitude")
-        if isinstance(self.length_scale, str) and self.length_scale == "median":
+        if isinstance(self.length_scale, str) and self.length_scale in ("median", "ard"):
             return
         metric = self.metric
         if metric is not None:
@@ -155,7 +155,7 @@ class Stationary(Kernel):
             scale = np.empty(0)
         if scale.ndim > 1 or scale.size == 0 or not np.all(np.isfinite(scale) & (scale > 0)):
             raise ValueError(
-                "length_scale must be 'median' or positive, one or one per feature, or a Metric; "
+                "length_scale must be 'median', 'ard' or positive, one or one per feature, or a Metric; "
                 f"got {self.length_scale!r}."
             )
         if scale.ndim == 1 and n_features is not None and scale.size != n_features:
@@ -163,12 +163,18 @@ class Stationary(Kernel):
 
     @property
     def needs_data(self) -> bool:
-        """Whether the length scale is to be the median distance."""
+        """Whether the length scale is to be the median distance, or fitted to targets."""
         return isinstance(self.length_scale, str)
 
     def resolve(self, sample: FloatArray, weights: FloatArray | None = None) -> Self:
         """Replace ``length_scale="median"`` by the median distance of the sample."""
         resolved = super().resolve(sample, weights)
+        if isinstance(self.length_scale, str) and self.length_scale == "ard":
+            raise ValueError(
+                "length_scale='ard' is fitted to targets, which is done by ExactRegressor, NystromRegressor, "
+                "CommitteeRegressor, ReducedRankRegressor, PseudoInputRegressor and their classifiers: give kernel_ of "
+                "such a model, numbers, or length_scale='median'."
+            )
         if self.needs_data:
             resolved.length_scale = median_distance(sample, weights)
         return resolved

@@ -44,7 +44,7 @@ from mercer.methods.frame import Frame, target_shift, used_rows
 from mercer.methods.left_out import leave_out
 from mercer.model import Calibration, KernelExpansion, as_dtype
 from mercer.model.calibration import SAMPLE, sample_rows
-from mercer.solvers.ridge import Choice, RidgeProblem, RidgeSolution
+from mercer.solvers.ridge import Choice, RidgeProblem, RidgeSolution, profiled_log_likelihood
 
 PARTITIONS = ("random", "kmeans", "order")
 
@@ -150,9 +150,7 @@ class CommitteeSummary:
         determinant = self.statistics.repeated_log_determinant - 2.0 * float(np.linalg.slogdet(solution.root)[1])
         if problem.has_intercept:
             determinant += np.log(problem.total_weight)
-        # σ² = yᵀ(VVᵀ + Λ)⁻¹y/n
-        scales = self.expansion.scales[self.expansion.scales > 0]
-        return float(-0.5 * np.sum(determinant + problem.freedom * np.log(2.0 * np.pi * np.e * scales**2)))
+        return profiled_log_likelihood(self.expansion.scales, determinant, problem.freedom)
 
     def calibration(self, batches: Sequence[Batch], executor: Executor) -> Calibration | None:
         """Leave-one-out residuals, at the basis, of a sample of the rows seen; None without noise.

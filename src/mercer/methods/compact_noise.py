@@ -178,9 +178,9 @@ def log_likelihood(
 ) -> float:
     """L(λ), summed over the outputs that are not constant; needs a factor. NaN where there is nothing to judge by.
 
-    The targets are those of the problem, times a unit.
+    With an intercept, integrated over its flat prior. The targets are those of the problem, times a unit.
     """
-    n, total, assumed = len(problem.weights), float(np.sum(problem.weights)), problem.n_targets
+    n, assumed = len(problem.weights), problem.n_targets
     freedom = assumed - problem.intercept
     spread = problem.targets - solution.intercept if problem.intercept else problem.targets
     q = np.sum(spread * solution.coefficients, axis=0)
@@ -192,7 +192,7 @@ def log_likelihood(
     if assumed != n:
         determinant += (assumed - n) * np.log(noise)
     if solution.eta is not None:
-        determinant += np.log(np.sum(solution.eta) / total)
+        determinant += np.log(np.sum(solution.eta))
     each = np.log(2 * np.pi * np.e * q / freedom) + 2 * np.log(unit)
     return float(np.sum(-freedom / 2 * each - determinant / 2))
 

@@ -28,7 +28,7 @@ from mercer.model import Calibration, KernelExpansion, Variance
 from mercer.model.calibration import sample_rows
 from mercer.solvers.conjugate_gradient import IterativeSolution
 from mercer.solvers.dense import CholeskyFactor, cholesky_in_place
-from mercer.solvers.ridge import Choice, LeftOut, RidgeProblem
+from mercer.solvers.ridge import Choice, LeftOut, RidgeProblem, profiled_log_likelihood
 
 DECIDING_ROWS = 1500  # by which the noise is chosen: their eigenvalues take about a second
 _LEAST_NOISE = 1e-7  # of k(x, x), that is chosen: with less, a smooth kernel's matrix is singular to rounding
@@ -47,6 +47,7 @@ class ExactFit:
     iterative: IterativeSolution | None  # of conjugate gradients
     noise: float
     calibration: Calibration | None  # needs the factor
+    log_likelihood: float | None  # needs the factor, too
 
 
 def fit_exact(
@@ -90,10 +91,12 @@ def fit_exact(
     variance = None if factor is None else _variance(factor, solution.eta)
     scale = profiled_scale(targets, solution, weights)
     expansion = KernelExpansion(kernel, points, solution.coefficients, solution.intercept, variance, scale)
-    calibration = None
-    if factor is not None and noise > 0:
-        calibration = _calibration(factor, solution, targets, weights, noise)
-    return ExactFit(expansion, index, factor, solution.eta, found[0] if found else None, noise, calibration)
+    calibration, likelihood = None, None
+    if factor is not None:
+        likelihood = _log_likelihood(factor, solution.eta, scale, weights, noise)
+        if noise > 0:
+            calibration = _calibration(factor, solution, targets, weights, noise)
+    return ExactFit(expansion, index, factor, solution.eta, found[0] if found else None, noise, calibration, likelihood)
 
 
 def choose_noise(
@@ -162,6 +165,20 @@ def profiled_scale(targets: FloatArray, solution: LssvmSolution, weights: FloatA
 def n_targets(weights: FloatArray) -> float:
     """How many targets rows of these weights are worth in a likelihood."""
     return effective_number(float(np.sum(weights)), float(np.sum(weights**2)))
+
+
+def _log_likelihood(
+    factor: CholeskyFactor, eta: FloatArray | None, scale: FloatArray, weights: FloatArray, noise: float
+) -> float:
+    """Of the targets at the best σ; a row of weight ω has the determinant of ω equal rows."""
+    n, counted = len(weights), n_targets(weights)
+    # log |H| + Σ log ω + (N - n) log λ + log 1ᵀH⁻¹1
+    determinant = 2.0 * float(np.sum(np.log(np.diagonal(factor.lower)))) + float(np.sum(np.log(weights)))
+    if counted != n:
+        determinant += (counted - n) * np.log(noise) if noise > 0 else np.nan
+    if eta is not None:
+        determinant += float(np.log(np.sum(eta)))
+    return profiled_log_likelihood(scale, determinant, counted - (eta is not None))
 
 
 def leave_one_out(

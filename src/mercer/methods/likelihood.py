@@ -19,6 +19,7 @@ by K is :math:`G = \tfrac p2(H^{-1} - \eta\eta^\top/1^\top\eta) - \tfrac n2\sum_
 """
 
 import time
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -60,25 +61,32 @@ def maximise_likelihood(
     *,
     noise: float = 0.1,
     intercept: bool = True,
+    names: Collection[str] | None = None,
+    fit_noise: bool = True,
     max_iter: int = 60,
     deadline: float = np.inf,
+    say: Callable[[str], None] | None = None,
 ) -> Likeliest:
     """Search for the kernel's parameters and the noise of the largest marginal likelihood, by L-BFGS.
 
-    The first amplitude stays as it is: that of the targets follows in closed form, and other terms of a sum are
-    relative to it. Stops at the best so far when ``time.monotonic()`` passes the deadline. Cost: 1.3·n³ operations and
-    one n × n matrix of G for each step.
+    ``names`` are the parameters that are searched; None for all but the first amplitude: that of the targets follows
+    in closed form, and other terms of a sum are relative to it. The noise, in units of the mean of k(x, x), is where
+    the search starts, or with ``fit_noise=False`` what it is. Stops at the best so far when ``time.monotonic()`` passes
+    the deadline. Cost: 1.3·n³ operations and one n × n matrix of G for each step.
     """
     start = dict(kernel.get_log_parameters())
-    start.pop(next((name for name in start if name.endswith("amplitude")), ""), None)
+    if names is None:
+        start.pop(next((name for name in start if name.endswith("amplitude")), ""), None)
+    else:
+        start = {name: start[name] for name in names}
     sizes = [np.size(value) for value in start.values()]
     level = float(np.mean(kernel.diagonal(rows)))
     best: list[tuple[float, FloatArray]] = []
 
     def unpack(point: FloatArray) -> tuple[Kernel, float]:
-        parts = np.split(point[:-1], np.cumsum(sizes)[:-1])
+        *parts, rest = np.split(point, np.cumsum(sizes))
         values = {name: part.reshape(np.shape(start[name])) for name, part in zip(start, parts, strict=True)}
-        return kernel.with_log_parameters(values), level * float(np.exp(point[-1]))
+        return kernel.with_log_parameters(values), level * (float(np.exp(rest[0])) if fit_noise else noise)
 
     def objective(point: FloatArray) -> tuple[float, FloatArray]:
         if time.monotonic() > deadline and best:
@@ -86,13 +94,20 @@ def maximise_likelihood(
         value, gradient = _objective(*unpack(point), list(start), rows, targets, weights, intercept=intercept)
         if not best or value < best[0][0]:
             best[:] = [(value, np.array(point))]
-        return value, gradient
+        return value, gradient if fit_noise else gradient[:-1]
 
-    flat = np.concatenate([np.ravel(value) for value in start.values()] + [[np.log(noise)]])
+    def tell(_: FloatArray) -> None:
+        if say is not None:
+            say(f"log likelihood {-best[0][0]:.6g}")
+
+    flat = np.concatenate([np.ravel(value) for value in start.values()])
     limits = [_limits(name) for name, size in zip(start, sizes, strict=True) for _ in range(size)]
-    bounds = [(each + low, each + high) for each, (low, high) in zip(flat[:-1], limits, strict=True)] + [_NOISES]
+    bounds = [(each + low, each + high) for each, (low, high) in zip(flat, limits, strict=True)]
+    if fit_noise:
+        flat, bounds = np.append(flat, np.clip(np.log(noise), *_NOISES)), [*bounds, _NOISES]
+    options = {"maxiter": max_iter}
     with suppress(_Stopped):
-        minimize(objective, flat, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": max_iter})
+        minimize(objective, flat, jac=True, method="L-BFGS-B", bounds=bounds, callback=tell, options=options)
     found, chosen = unpack(best[0][1])
     return Likeliest(found, chosen, -best[0][0])
 

@@ -27,7 +27,7 @@ from mercer.kernels.stationary import Stationary
 from mercer.methods.frame import Frame, target_shift
 from mercer.model import Calibration, KernelExpansion, Sample, leave_one_out
 from mercer.model.calibration import sample_rows
-from mercer.solvers.ridge import Choice, LeftOut, RidgePath, RidgeProblem
+from mercer.solvers.ridge import Choice, LeftOut, RidgePath, RidgeProblem, profiled_log_likelihood
 
 # Plain sums are taken, and whitened afterwards, where the pass over the rows is long and the rounding that this
 # magnifies stays below this share of the noise: then predictions differ from whitened sums' by a few times this share.
@@ -139,6 +139,21 @@ class Summary:
             self._check_noise(float(settings.noise))
             solution = problem.solve(float(settings.noise))
         return self.frame.expansion(solution, self.target_shift, prior=settings.prior), solution.noise
+
+    @property
+    def log_likelihood(self) -> float:
+        """Of the targets at the best σ; with an intercept, integrated over its flat prior. A weight counts rows."""
+        expansion, noise = self.solved
+        if noise <= 0:
+            raise ValueError(
+                "log_marginal_likelihood_ needs a noise above zero: without, targets beyond the basis have no density."
+            )
+        problem, root = self._problem(), np.asarray(expansion.variance.root)  # type: ignore[union-attr]
+        # |VVᵀ + λI| = λⁿ|I + A/λ|, and root is (I + A/λ)^(-1/2); with an intercept, 1ᵀ(VVᵀ + λI)⁻¹1 is in it
+        determinant = problem.freedom * np.log(noise) - 2.0 * float(np.linalg.slogdet(root)[1])
+        if problem.has_intercept:
+            determinant += np.log(problem.total_weight)
+        return profiled_log_likelihood(expansion.scales, determinant, problem.freedom)
 
     @cached_property
     def calibration(self) -> Calibration | None:

@@ -87,7 +87,8 @@ class _Decoder:
         name, attributes = _parts(content, str, dict)
         declaration = declaration_named(name)
         if declaration is None:
-            raise ArchiveError(f"there is no class {name[:40]!r}.")
+            hint = " Is river installed?" if name.startswith("river.") else ""
+            raise ArchiveError(f"there is no class {name[:40]!r}.{hint}")
         state = {each: self.decode(value) for each, value in attributes.items()}
         schema.check_attributes(declaration, state)
         return schema.build(declaration, state)

@@ -179,6 +179,17 @@ class RidgeProblem:
         return np.asarray(np.sqrt(squares / self.freedom))
 
 
+def profiled_log_likelihood(scale: FloatArray, log_determinant: float, freedom: float) -> float:
+    r"""Log density of targets under :math:`N(0, \sigma^2 M)`, each output at its best σ, summed over the outputs.
+
+    :math:`-\tfrac12(\log|M| + n\log 2\pi e\sigma^2)`, as :math:`y^\top M^{-1}y = n\sigma^2` at the best σ. With an
+    intercept, integrated over its flat prior: n is one less, and :math:`\log 1^\top M^{-1}1` is in the determinant.
+    Constant outputs, whose σ is 0, are left out.
+    """
+    used = scale[scale > 0]
+    return float(-0.5 * np.sum(log_determinant + freedom * (np.log(2.0 * np.pi * np.e) + 2.0 * np.log(used))))
+
+
 @dataclass(frozen=True)
 class RidgePath:
     """One eigendecomposition A = QΘQᵀ, which serves every noise."""
