@@ -6,7 +6,8 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 
 from mercer._stored import stored
-from mercer._validation import Interval, Real, StrOptions, check_is_fitted, parameters
+from mercer._typing import FloatArray
+from mercer._validation import Interval, Real, StrOptions, check_is_fitted, check_numbers, parameters
 from mercer.engine import ArrayTable, NormalStatistics
 from mercer.estimators.classification import CLASS_WEIGHT, KernelClassifier
 from mercer.estimators.regression import KernelRegressor
@@ -74,10 +75,7 @@ class NystromMachine(SummedOnBasis):
         NoisePath
         """
         check_is_fitted(self)
-        noises = np.atleast_1d(np.asarray(noises, dtype=np.float64))
-        if noises.ndim != 1 or not np.all(np.isfinite(noises) & (noises >= 0)):
-            raise ValueError("noises must be finite numbers of at least zero.")
-        return self._summary.path(noises)
+        return self._summary.path(check_noises(noises))
 
     def _settings(self) -> Settings:
         noise: Any = self.noise if isinstance(self.noise, str) else float(self.noise)
@@ -112,6 +110,14 @@ class NystromMachine(SummedOnBasis):
     @property
     def _whitened(self) -> bool:
         return self.statistics_.is_whitened
+
+
+def check_noises(noises: Any) -> FloatArray:
+    """Refuse what are no noises; a single number is one of them."""
+    values = np.atleast_1d(np.asarray(check_numbers(noises, "noises"), dtype=np.float64))
+    if values.ndim != 1 or not len(values) or not np.all(np.isfinite(values) & (values >= 0)):
+        raise ValueError(f"noises must be finite numbers of at least zero, at least one; got {noises!r}.")
+    return values
 
 
 @stored
