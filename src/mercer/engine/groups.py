@@ -10,7 +10,7 @@ import numpy as np
 from mercer._typing import AnyArray, FloatArray, IntArray
 from mercer.engine.passes import Executor, Pass, Tile
 from mercer.engine.statistics import Features, NormalPass, NormalStatistics
-from mercer.engine.table import ArrayTable, Coding
+from mercer.engine.table import ArrayTable, Block, Coding
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,6 @@ class _WithGroup(Coding):
     """Labels with the group behind them, as targets with the group behind them."""
 
     coding: Coding | None
-
     n_targets: int
 
     @property
@@ -32,7 +31,8 @@ class _WithGroup(Coding):
 
 def grouped(table: ArrayTable, groups: IntArray) -> ArrayTable:
     """The table with the number of each row's group (n,) as its last target."""
-    labels = np.column_stack([table.labels, groups])
+    targets = np.empty((table.n_rows, 0)) if table.labels is None else table.labels
+    labels = np.column_stack([targets, groups])
     shift = None if table.shift is None else np.append(table.shift, 0.0)
     return replace(table, labels=labels, coding=_WithGroup(table.coding, table.n_outputs), shift=shift)
 
@@ -41,9 +41,8 @@ def by_group(tile: Tile) -> Iterator[tuple[int, Tile]]:
     """The rows of each group in a tile of a grouped table, with their targets alone."""
     targets, numbers = tile.targets[:, :-1], tile.targets[:, -1].astype(np.intp)
     for group in np.unique(numbers):
-        here: IntArray | slice = np.flatnonzero(numbers == group)
-        if len(here) == tile.n_rows:
-            here = slice(None)
+        alone = bool(np.all(numbers == group))  # no row is copied
+        here: Block = slice(None) if alone else np.flatnonzero(numbers == group)
         weights = None if tile.weights is None else tile.weights[here]
         yield int(group), Tile(tile.rows[here], targets[here], weights, scratch=tile.scratch)
 

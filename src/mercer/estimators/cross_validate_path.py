@@ -10,7 +10,8 @@ from mercer._validation import Integral
 from mercer.engine import Rows
 from mercer.estimators.nystrom import NystromClassifier, NystromRegressor, check_noises
 from mercer.estimators.shell import make_executor
-from mercer.methods.cross_validation import PathScores, Splits, cross_validate
+from mercer.methods.cross_validation import PathScores, cross_validate
+from mercer.methods.splits import Splits
 
 _LOSSES = ("squared_error", "zero_one")
 

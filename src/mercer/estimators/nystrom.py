@@ -114,10 +114,11 @@ class NystromMachine(SummedOnBasis):
 
 def check_noises(noises: Any) -> FloatArray:
     """Refuse what are no noises; a single number is one of them."""
-    values = np.atleast_1d(np.asarray(check_numbers(noises, "noises"), dtype=np.float64))
-    if values.ndim != 1 or not len(values) or not np.all(np.isfinite(values) & (values >= 0)):
+    values = np.atleast_1d(np.asarray(check_numbers(noises, "noises")))
+    numbers = values.ndim == 1 and len(values) and values.dtype.kind in "iuf"
+    if not (numbers and np.all(np.isfinite(values) & (values >= 0))):
         raise ValueError(f"noises must be finite numbers of at least zero, at least one; got {noises!r}.")
-    return values
+    return values.astype(np.float64)
 
 
 @stored

@@ -5,9 +5,10 @@ has the sums :math:`\sum S` over its groups: nothing is subtracted, so no digits
 :math:`A = Q\Theta Q^\top` of a training set (centred at its means for an intercept), :math:`z = (\Theta + \lambda)^{-1}
 Q^\top c` are the weights in the eigenvectors' coordinates, and a test set has the squared error
 
-.. math:: \sum\omega(y - f)^2 = q^\top C q, \qquad C = M^\top S M, \quad [Q^\top(v - \bar v), y - \bar y] = [v, y, 1]\,M,
+.. math:: \sum\omega(y - f)^2 = q^\top C q, \qquad C = M^\top S M, \quad
+    [Q^\top(v - \bar v), y - \bar y] = [v, y, 1]\,M,
 
-with :math:`q = [-z, 1]`. C is known to a few roundings of its trace, which :math:`|q|^2` multiplies. Where that is
+with :math:`q = [-z, 1]`. C is known to some roundings of its trace, which :math:`|q|^2` multiplies. Where that is
 visible beside the error, or the loss is no square, held-out rows are read once more.
 
 ==================  ==================  ===============  =======================================================
@@ -21,32 +22,22 @@ z                   ``weights``         (g, m, p)        weights at g noises
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
 import numpy as np
 
-from mercer._typing import FloatArray, IntArray
-from mercer.engine import (
-    ArrayTable,
-    Executor,
-    NormalStatistics,
-    OnFeatures,
-    Pass,
-    Tile,
-    available_memory,
-    by_group,
-    grouped,
-    statistics_of_groups,
-)
+from mercer._typing import FloatArray
+from mercer.engine import ArrayTable, Executor, NormalStatistics, available_memory, grouped, statistics_of_groups
 from mercer.methods.frame import Frame, target_shift
+from mercer.methods.held_out_rows import HeldOutRows
+from mercer.methods.splits import Splits
 from mercer.model import OneVsRest
 from mercer.solvers.ridge import RidgePath, likely_noises
 
 _EPS = float(np.finfo(np.float64).eps)
-_VISIBLE = 1e-9  # share of an error that the rounding of sums may have before the rows are read
+_VISIBLE = 1e-8  # share of an error that the rounding of sums may have before the rows are read
 
 
 @dataclass(frozen=True)
@@ -99,44 +90,6 @@ def _standard_error(errors: FloatArray) -> FloatArray:
     return np.asarray(np.std(errors, axis=0, ddof=1) / np.sqrt(len(errors)))
 
 
-@dataclass(frozen=True)
-class Splits:
-    """Training and test sets, as groups of rows that all splits treat alike."""
-
-    groups: IntArray  # (n,)
-    train: Any  # (groups, k) of bool: whether the rows of a group train in a split
-    test: Any  # (groups, k) of bool
-
-    @classmethod
-    def of(cls, pairs: Iterable[tuple[Any, Any]], n_rows: int) -> Splits:
-        """Take (train, test) pairs of row numbers or masks, which are not kept."""
-        groups = np.zeros(n_rows, dtype=np.intp)
-        train = test = np.zeros((1, 0), dtype=bool)
-        for number, (first, second) in enumerate(pairs):
-            where = 4 * groups + 2 * _mask(first, n_rows, f"training set {number}")
-            where += _mask(second, n_rows, f"test set {number}")
-            present = np.flatnonzero(np.bincount(where, minlength=1))
-            train = np.column_stack([train[present // 4], present // 2 % 2 == 1])
-            test = np.column_stack([test[present // 4], present % 2 == 1])
-            groups = np.searchsorted(present, where)
-        return cls(groups, train, test)
-
-
-def _mask(rows: Any, n_rows: int, name: str) -> Any:
-    rows = np.asarray(rows)
-    if rows.dtype == bool and rows.shape == (n_rows,):
-        rows = np.flatnonzero(rows)
-    whole = rows.ndim == 1 and (rows.dtype.kind in "iu" or len(rows) == 0)
-    mask = np.zeros(n_rows, dtype=bool)
-    if whole and np.all((rows >= 0) & (rows < n_rows)):
-        mask[rows.astype(np.intp)] = True
-    if not len(rows) or np.count_nonzero(mask) != len(rows):
-        raise ValueError(
-            f"{name} of cv must be different row numbers from 0 to {n_rows - 1}, at least one; got {rows!r}."
-        )
-    return mask
-
-
 def cross_validate(
     table: ArrayTable,
     frame: Frame,
@@ -164,14 +117,19 @@ def cross_validate(
         for train, test in zip(splits.train.T, splits.test.T, strict=True)
     ]
     totals = np.array([split.total_weight for split in found])[:, np.newaxis, np.newaxis]
+
+    def by_rows(which: Any, coding: OneVsRest | None) -> FloatArray:
+        weights = tuple(split.weights[:, which] for split in found)
+        constants = np.array([split.constants[which] for split in found])
+        work = HeldOutRows(frame.features(whitened=True), weights, constants, splits.test, shift, coding)
+        return executor.reduce(work, grouped(table, splits.groups))
+
     if coding is not None:
-        errors = _by_rows(table, frame, splits, found, noises, shift, coding, executor)
-        return PathScores(noises, errors / totals, np.ones(1))
+        return PathScores(noises, by_rows(slice(None), coding) / totals, np.ones(1))
     errors = np.array([split.squares for split in found])
     unclear = np.any([split.rounding > _VISIBLE * split.squares for split in found], axis=(0, 2))
     if np.any(unclear):
-        some = [split.at(unclear) for split in found]
-        errors[:, unclear] = _by_rows(table, frame, splits, some, noises[unclear], shift, None, executor)
+        errors[:, unclear] = by_rows(unclear, None)
     units = problem.squares / problem.total_weight
     return PathScores(noises, errors / totals, np.where(units > 0, units, 1.0))
 
@@ -217,11 +175,6 @@ class _Split:
         squares, rounding = _held_out(path, z, tested)
         return cls(weights, constants, squares, rounding, tested.total_weight)
 
-    def at(self, which: Any) -> _Split:
-        """The models of some noises."""
-        parts = self.weights[:, which], self.constants[which], self.squares[which], self.rounding[which]
-        return _Split(*parts, self.total_weight)
-
 
 def _held_out(path: RidgePath, z: FloatArray, tested: NormalStatistics) -> tuple[FloatArray, FloatArray]:
     """Squared errors (g, p) of a test set, and their rounding."""
@@ -235,60 +188,7 @@ def _held_out(path: RidgePath, z: FloatArray, tested: NormalStatistics) -> tuple
     # qᵀCq with q = [-z, 1]
     B, d, s = C[:m, :m], C[:m, m:], np.diagonal(C)[m:]
     squares = s - 2 * np.einsum("gip,ip->gp", z, d) + np.einsum("gip,gip->gp", z, np.einsum("ij,gjp->gip", B, z))
-    # |q|² times the trace, each output in its own units
+    # |q|² times the trace, each output in its own units; √m roundings of the two products by M
     norms = np.linalg.norm(z, axis=1) * np.sqrt(np.trace(tested.gram))
-    rounding = _EPS * (norms + np.sqrt(np.diagonal(tested.moments)[:-1])) ** 2
+    rounding = np.sqrt(len(M)) * _EPS * (norms + np.sqrt(np.diagonal(tested.moments)[:-1])) ** 2
     return np.maximum(squares, 0.0), rounding
-
-
-@dataclass(frozen=True)
-class _HeldOut(OnFeatures, Pass[FloatArray, FloatArray]):
-    """Errors of held-out rows by the models of all splits."""
-
-    weights: tuple[FloatArray, ...]  # k of (m, g·p)
-    constants: FloatArray  # (k, g, p)
-    test: Any  # (groups, k)
-    shift: FloatArray  # (p,), which the targets lack
-    coding: OneVsRest | None
-
-    name = "held-out rows"
-
-    @property
-    def width(self) -> int:
-        """Of the features, and of predictions and errors."""
-        return self.features.n_features + 3 * self.constants[0].size
-
-    def start(self) -> FloatArray:
-        k, g, p = self.constants.shape
-        return np.zeros((k, g, p if self.coding is None else 1))
-
-    def add(self, state: FloatArray, tile: Tile) -> None:
-        for group, part in by_group(tile):
-            values, splits = self.phi(part), np.flatnonzero(self.test[group])
-            weights = np.ones(part.n_rows) if part.weights is None else part.weights
-            for k in splits:
-                predicted = (values @ self.weights[k]).reshape(part.n_rows, *self.constants.shape[1:])
-                state[k] += np.tensordot(weights, self._errors(predicted + self.constants[k], part.targets), axes=1)
-
-    def _errors(self, predicted: FloatArray, targets: FloatArray) -> FloatArray:
-        """Of each row, noise and output, (T, g, p)."""
-        if self.coding is None:
-            return (targets[:, np.newaxis] - predicted) ** 2
-        rows, noises, p = predicted.shape
-        found = self.coding.codes_of((predicted + self.shift).reshape(-1, p)).reshape(rows, noises, 1)
-        true = self.coding.codes_of(targets + self.shift)
-        return (found != true[:, np.newaxis, np.newaxis]).astype(np.float64)
-
-
-def _by_rows(
-    table: ArrayTable, frame: Frame, splits: Splits, found: list[_Split], noises: FloatArray, shift: FloatArray,
-    coding: OneVsRest | None, executor: Executor,
-) -> FloatArray:  # fmt: skip
-    m = len(frame.lower)
-    work = _HeldOut(
-        frame.features(whitened=True),
-        weights=tuple(np.ascontiguousarray(split.weights.reshape(m, -1)) for split in found),
-        constants=np.array([split.constants for split in found]),
-        test=splits.test, shift=shift, coding=coding,
-    )  # fmt: skip
-    return executor.reduce(work, grouped(table, splits.groups))
