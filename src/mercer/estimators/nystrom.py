@@ -36,8 +36,7 @@ class NystromMachine(SummedOnBasis):
     def _fit(self, table: ArrayTable) -> None:
         frame, executor = self._choose_frame(table, table.dtype), make_executor(self)
         self._summary = Summary.start(frame, table, self._settings(), once=executor).plus(table, executor)
-        _ = self._summary.solved  # what cannot be solved is refused here, not when it is first used
-        self._check_calibration()
+        _ = self._solved  # what cannot be solved is refused here, not when it is first used
 
     def _partial_fit(self, table: ArrayTable) -> None:
         if hasattr(self, "_summary"):
@@ -85,6 +84,15 @@ class NystromMachine(SummedOnBasis):
         return self._summary.calibration
 
     @property
+    def _solved(self) -> tuple[KernelExpansion, float]:
+        """The model and its noise, judged when it is solved for: after ``partial_fit``, on first access."""
+        is_new = "solved" not in vars(self._summary)
+        solved = self._summary.solved
+        if is_new:
+            self._check_calibration()
+        return solved
+
+    @property
     def statistics_(self) -> NormalStatistics:
         """What was kept of the rows."""
         check_is_fitted(self)
@@ -94,13 +102,13 @@ class NystromMachine(SummedOnBasis):
     def expansion_(self) -> KernelExpansion:
         """The model, solved for on first access."""
         check_is_fitted(self)
-        return self._summary.solved[0]
+        return self._solved[0]
 
     @property
     def noise_(self) -> float:
         """The noise in use: the one given, or the one that was chosen."""
         check_is_fitted(self)
-        return self._summary.solved[1]
+        return self._solved[1]
 
     @property
     def n_seen_(self) -> int:
