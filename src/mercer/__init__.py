@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mercer.estimators.auto import AutoClassifier, AutoRegressor
     from mercer.estimators.committee_regressor import CommitteeRegressor
     from mercer.estimators.compact import CompactClassifier, CompactRegressor
+    from mercer.estimators.cross_validate_path import cross_validate_path
     from mercer.estimators.exact import ExactClassifier, ExactRegressor
     from mercer.estimators.learn_metric import learn_metric
     from mercer.estimators.nystrom import NystromClassifier, NystromRegressor
@@ -44,6 +45,7 @@ _HOMES = {
     "ReducedRankRegressor": "mercer.estimators.reduced_rank_regressor",
     "as_expansion": "mercer.compression",
     "compress": "mercer.compression",
+    "cross_validate_path": "mercer.estimators.cross_validate_path",
     "learn_metric": "mercer.estimators.learn_metric",
     "load": "mercer.persistence.archive",
     "save": "mercer.persistence.archive",
@@ -71,6 +73,7 @@ __all__ = [
     "basis",
     "compress",
     "compression",
+    "cross_validate_path",
     "datasets",
     "kernels",
     "learn_metric",

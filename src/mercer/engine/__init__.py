@@ -7,6 +7,7 @@ Where rows are (``table``), who computes (``executors``) and what is computed (p
 from mercer.engine.conditional import ConditionalStatistics, Influences, conditional_statistics, influences
 from mercer.engine.executors.sequence import Sequence
 from mercer.engine.executors.threads import Threads, blas_threads
+from mercer.engine.groups import by_group, grouped, statistics_of_groups
 from mercer.engine.memory import available_memory
 from mercer.engine.nearest import nearest_points, nearest_rows, neighbour_distance
 from mercer.engine.passes import Executor, Pass, RowPass, Scratch, Tile, given_executor, using
@@ -69,6 +70,7 @@ __all__ = [
     "as_rows",
     "available_memory",
     "blas_threads",
+    "by_group",
     "column_squares",
     "conditional_statistics",
     "effective_number",
@@ -77,6 +79,7 @@ __all__ = [
     "features_times",
     "given_executor",
     "gram_matrix",
+    "grouped",
     "influences",
     "kernel_diagonal",
     "kernel_matrix",
@@ -88,6 +91,7 @@ __all__ = [
     "normal_statistics",
     "row_moments",
     "squared_projections",
+    "statistics_of_groups",
     "transposed_times",
     "using",
 ]

@@ -6,7 +6,8 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 
 from mercer._stored import stored
-from mercer._validation import Interval, Real, StrOptions, check_is_fitted, parameters
+from mercer._typing import FloatArray
+from mercer._validation import Interval, Real, StrOptions, check_is_fitted, check_numbers, parameters
 from mercer.engine import ArrayTable, NormalStatistics
 from mercer.estimators.classification import CLASS_WEIGHT, KernelClassifier
 from mercer.estimators.regression import KernelRegressor
@@ -35,8 +36,7 @@ class NystromMachine(SummedOnBasis):
     def _fit(self, table: ArrayTable) -> None:
         frame, executor = self._choose_frame(table, table.dtype), make_executor(self)
         self._summary = Summary.start(frame, table, self._settings(), once=executor).plus(table, executor)
-        _ = self._summary.solved  # what cannot be solved is refused here, not when it is first used
-        self._check_calibration()
+        _ = self._solved  # what cannot be solved is refused here, not when it is first used
 
     def _partial_fit(self, table: ArrayTable) -> None:
         if hasattr(self, "_summary"):
@@ -74,16 +74,22 @@ class NystromMachine(SummedOnBasis):
         NoisePath
         """
         check_is_fitted(self)
-        noises = np.atleast_1d(np.asarray(noises, dtype=np.float64))
-        if noises.ndim != 1 or not np.all(np.isfinite(noises) & (noises >= 0)):
-            raise ValueError("noises must be finite numbers of at least zero.")
-        return self._summary.path(noises)
+        return self._summary.path(check_noises(noises))
 
     def _settings(self) -> Settings:
         return Settings(noise=self._total_noise, intercept=bool(self.intercept), prior=self.variance == "dtc")
 
     def _calibration(self) -> Calibration | None:
         return self._summary.calibration
+
+    @property
+    def _solved(self) -> tuple[KernelExpansion, float]:
+        """The model and its noise, judged when it is solved for: after ``partial_fit``, on first access."""
+        is_new = "solved" not in vars(self._summary)
+        solved = self._summary.solved
+        if is_new:
+            self._check_calibration()
+        return solved
 
     @property
     def statistics_(self) -> NormalStatistics:
@@ -95,13 +101,13 @@ class NystromMachine(SummedOnBasis):
     def expansion_(self) -> KernelExpansion:
         """The model, solved for on first access."""
         check_is_fitted(self)
-        return self._summary.solved[0]
+        return self._solved[0]
 
     @property
     def noise_(self) -> float:
         """The noise in use: the one given, or the one that was chosen."""
         check_is_fitted(self)
-        return self._summary.solved[1]
+        return self._solved[1]
 
     @property
     def n_seen_(self) -> int:
@@ -111,6 +117,15 @@ class NystromMachine(SummedOnBasis):
     @property
     def _whitened(self) -> bool:
         return self.statistics_.is_whitened
+
+
+def check_noises(noises: Any) -> FloatArray:
+    """Refuse what are no noises; a single number is one of them."""
+    values = np.atleast_1d(np.asarray(check_numbers(noises, "noises")))
+    numbers = values.ndim == 1 and len(values) and values.dtype.kind in "iuf"
+    if not (numbers and np.all(np.isfinite(values) & (values >= 0))):
+        raise ValueError(f"noises must be finite numbers of at least zero, at least one; got {noises!r}.")
+    return values.astype(np.float64)
 
 
 @stored

@@ -127,10 +127,12 @@ class Shell(KernelParameter, ABC):
             return
         share = calibration.relative_error()
         if share > _WORSE:
+            chosen = getattr(self, "noise", None) in ("auto", "loo")
+            first = "S" if chosen else "Let noise='auto' or noise='loo' choose the noise, s"
             warn(
                 f"rows that are left out are predicted with {np.sqrt(share):.3g} times the error of the mean of the "
-                "others: the model does not generalise. Let noise='auto' or noise='loo' choose the noise, scale the "
-                "features, or choose another kernel or length scale.",
+                f"others: the model does not generalise. {first}cale the features, or choose another kernel, length "
+                "scale or method.",
                 GeneralisationWarning,
             )
 

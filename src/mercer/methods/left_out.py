@@ -18,7 +18,10 @@ from mercer.model import Calibration
 
 
 def leave_out(found: Influences, targets: FloatArray, weights: FloatArray | None, *, noise: float) -> Calibration:
-    """Calibration by rows of which each is left out; those that the model cannot do without are dropped."""
+    """Calibration by rows of which each is left out; those that the model cannot do without are dropped.
+
+    A variance that is not positive, as a reduced rank approximation may have, is unknown.
+    """
     weights = np.ones(len(targets)) if weights is None else weights
     share = np.minimum(weights, 1.0)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
@@ -26,5 +29,6 @@ def leave_out(found: Influences, targets: FloatArray, weights: FloatArray | None
         d[~(d > 0)] = np.nan
         residuals = targets - found.fitted + (found.slopes / d)[:, np.newaxis] * found.coefficients
         variances = found.variances + found.slopes**2 / d + noise / share
-    known = np.all(np.isfinite(residuals), axis=1) & np.isfinite(variances) & (variances > 0)
+    variances = np.where(variances > 0, variances, np.inf)
+    known = np.all(np.isfinite(residuals), axis=1)
     return Calibration(targets[known], residuals[known], variances[known], weights[known])

@@ -123,7 +123,7 @@ class Calibration:
 
     targets: FloatArray  # (k, p)
     residuals: FloatArray  # (k, p)
-    variances: FloatArray  # (k,), of a new observation, in units of σ²
+    variances: FloatArray  # (k,), of a new observation, in units of σ²; infinite where it is not known
     weights: FloatArray  # (k,)
 
     def check_stored(self) -> None:
@@ -175,13 +175,16 @@ class Calibration:
         """Root of the mean squared residual of each output, (p,)."""
         return np.asarray(np.sqrt(_mean(self.residuals**2, self.weights)))
 
-    def standardised(self, scale: FloatArray) -> FloatArray:
-        """Residuals in units of their standard deviation, (k, p)."""
-        return np.asarray(self.residuals / (np.sqrt(self.variances)[:, np.newaxis] * _positive(scale)))
+    def standardised(self, scale: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Residuals in units of their standard deviation, (j, p), and weights, of the j rows where that is known."""
+        known = np.isfinite(self.variances)
+        deviations = np.sqrt(self.variances[known])[:, np.newaxis] * _positive(scale)
+        return np.asarray(self.residuals[known] / deviations), self.weights[known]
 
     def mean_square(self, scale: FloatArray) -> FloatArray:
         """Mean squared standardised residual of each output, (p,): 1 if the spread is right."""
-        return _mean(self.standardised(scale) ** 2, self.weights)
+        scores, weights = self.standardised(scale)
+        return _mean(scores**2, weights) if len(weights) else np.full(len(scale), np.inf)
 
     def with_noise(self, extra: float) -> Calibration:
         """What is expected if an observation has this much more noise, in units of σ²."""
@@ -218,14 +221,15 @@ class Calibration:
         It is the ⌈(k+1)·coverage⌉-th smallest standardised residual (of rows that count as often as their weight). Of
         too few rows there is no such one; then Student's distribution stands in.
         """
-        scores = np.abs(self.standardised(scale))
-        total = max(float(np.sum(self.weights)), float(len(scores)))
+        scores, weights = self.standardised(scale)
+        scores = np.abs(scores)
+        total = max(float(np.sum(weights)), float(len(scores)))
         needed = coverage * (total + 1)
         if needed > total:
             widest = student.ppf(0.5 + coverage / 2, max(total - 1, 1.0))
             return np.full(scores.shape[1], widest), False
         order = np.argsort(scores, axis=0, kind="stable")
-        counted = np.cumsum(self.weights[order], axis=0) * (total / float(np.sum(self.weights)))
+        counted = np.cumsum(weights[order], axis=0) * (total / float(np.sum(weights)))
         place = np.argmax(counted >= needed * (1 - 1e-12), axis=0)
         return np.take_along_axis(scores, np.take_along_axis(order, place[np.newaxis], axis=0), axis=0)[0], True
 

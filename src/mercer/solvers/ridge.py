@@ -288,7 +288,7 @@ class RidgePath:
         unit = float(np.sum(self.eigenvalues)) / problem.total_weight if problem.total_weight > 0 else 0.0
         if unit <= 0 or problem.freedom <= 0 or not np.any(problem.squares > 0):
             return 1.0
-        grid = np.log(_LIKELY_GRID * unit)
+        grid = np.log(likely_noises(unit))
         scores = [score(float(np.exp(point))) for point in grid]
         best = int(np.argmin(scores))
         around = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
@@ -330,6 +330,11 @@ class RidgePath:
         return float(
             np.exp(brentq(lambda point: self._score(np.exp(point)) - lowest * _TIE, left, right[0], xtol=1e-12))
         )
+
+
+def likely_noises(unit: float) -> FloatArray:
+    """Noises among which the best may be, for features whose mean square is ``unit``."""
+    return np.asarray(_LIKELY_GRID * (unit if unit > 0 else 1.0))
 
 
 class LeftOut:
