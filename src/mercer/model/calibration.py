@@ -170,7 +170,8 @@ class Calibration:
     @property
     def error(self) -> FloatArray:
         """Root of the mean squared residual of each output, (p,)."""
-        return np.asarray(np.sqrt(_mean(self.residuals**2, self.weights)))
+        unit = _positive(np.max(np.abs(self.residuals), axis=0, initial=0.0))  # so that squares are numbers
+        return np.asarray(unit * np.sqrt(_mean((self.residuals / unit) ** 2, self.weights)))
 
     def standardised(self, scale: FloatArray) -> FloatArray:
         """Residuals in units of their standard deviation, (k, p)."""
