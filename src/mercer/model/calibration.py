@@ -90,7 +90,8 @@ class Sample:
         for tile in table.tiles(_PIECE):
             gone.update(_fingerprints(tile.rows.astype(self.rows.dtype), tile.targets).tolist())
         stay = np.array([each not in gone for each in _fingerprints(self.rows, self.targets).tolist()], dtype=bool)
-        left = max(self.n_rows - table.n_rows, int(np.count_nonzero(stay)))
+        gone_rows = table.n_rows if table.weights is None else int(np.count_nonzero(table.weights > 0))
+        left = max(self.n_rows - gone_rows, int(np.count_nonzero(stay)))
         return Sample(self.rows[stay], self.targets[stay], self.weights[stay], left)
 
     def table(self) -> ArrayTable:
