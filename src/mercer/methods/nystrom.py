@@ -205,7 +205,9 @@ class Summary:
         )
 
     def _sum(self, table: ArrayTable, executor: Executor) -> NormalStatistics:
-        features = self.frame.features(whitened=self.statistics.is_whitened)
+        # float64 rows after float32 ones keep their digits.
+        dtype = np.promote_types(self.frame.dtype, table.dtype)
+        features = replace(self.frame, dtype=dtype).features(whitened=self.statistics.is_whitened)
         return normal_statistics(table.shifted(self.target_shift), features, executor=executor)
 
     def _problem(self) -> RidgeProblem:
