@@ -43,6 +43,7 @@ __all__ = [
 
 _Class = TypeVar("_Class", bound=type)
 
+_SIZES = (1e-152, 1e152)  # of the largest weight: squares of smaller and larger numbers, and sums of them, are none
 _FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
 
 
@@ -125,7 +126,7 @@ def check_labels(y: Any, *, n_rows: int) -> AnyArray:
 
 
 def check_sample_weight(sample_weight: Any, *, n_rows: int) -> FloatArray | None:
-    """Check weights: finite, none negative, not all zero; None stays None."""
+    """Check weights: finite, none negative, not all zero, the largest of a size that has a square; None stays None."""
     if sample_weight is None:
         return None
     stand_in = np.empty((n_rows, 0))  # only its length is looked at
@@ -134,6 +135,10 @@ def check_sample_weight(sample_weight: Any, *, n_rows: int) -> FloatArray | None
         weights = _check_sample_weight(given, stand_in, dtype=np.float64, ensure_non_negative=True)
     if not np.any(weights > 0):
         raise ValueError("sample_weight must not be zero for all rows.")
+    if not _SIZES[0] <= np.max(weights) <= _SIZES[1]:
+        raise ValueError(
+            f"sample_weight goes up to {np.max(weights):.3g}, whose square is no number: scale it to a mean of 1."
+        )
     return np.asarray(weights)
 
 

@@ -1,5 +1,7 @@
 """Laws that hold for all data: hypothesis draws sizes, kernels, noises and seeds."""
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -8,6 +10,7 @@ from sklearn import config_context
 from sklearn.base import clone
 
 from mercer import ExactClassifier, ExactRegressor, NystromClassifier, NystromRegressor
+from mercer.exceptions import JitterWarning
 from mercer.kernels import Gaussian, Linear, Matern
 from tests.strategies import booleans, draw_regression, noises, seeds
 
@@ -199,6 +202,29 @@ def test_forget_undoes_partial_fit(problem, kernel, noise, intercept, weighted):
     model = NystromRegressor(**options).partial_fit(*kept).partial_fit(*gone).forget(*gone)
     assert model.n_seen_ == half
     assert_same_model(model, NystromRegressor(**options).partial_fit(*kept), new, tolerance_of(model, *kept, new))
+
+
+@given(problems(smallest=6), kernels, booleans, st.floats(-20, 20), st.sampled_from([0.1, "auto"]))
+def test_forget_undoes_weights_of_any_magnitude_or_is_refused(problem, kernel, intercept, magnitude, noise):
+    rows, targets, weights, new = problem
+    half = len(rows) // 2
+    options = {"kernel": resolved(kernel, rows), "basis": rows[::2], "noise": noise, "intercept": intercept}
+    kept = (rows[:half], targets[:half], weights[:half])
+    gone = (rows[half:], targets[half:], 10.0**magnitude * weights[half:])
+    model = NystromRegressor(**options).partial_fit(*kept).partial_fit(*gone)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", JitterWarning)
+            values = model.forget(*gone).predict(new)
+    except (ValueError, JitterWarning) as refusal:
+        assert "anew" in str(refusal)  # noqa: PT017
+        assert magnitude > 3
+        return
+    # What is not refused is right, up to a rounding that is a thousandth of the noise.
+    model.noise = model.noise_
+    options["noise"] = model.noise_
+    expected = NystromRegressor(**options).partial_fit(*kept).predict(new)
+    np.testing.assert_allclose(values, expected, rtol=0, atol=1e-2 * np.max(np.abs(targets)) + 1e-12)
 
 
 @given(problems(), kernels, noises, booleans, seeds)

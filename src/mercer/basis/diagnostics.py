@@ -2,6 +2,13 @@ r"""How well a basis represents the kernel on the data, before anything is fitte
 
 The Nyström approximation of the kernel matrix is :math:`Q = K_{nm}K_{mm}^{-1}K_{mn}`; :math:`K - Q` is positive
 semi-definite, so that :math:`\|K - Q\|_F \le \operatorname{tr}(K - Q)`.
+
+The diagonal r of a positive semi-definite matrix E, which is known of all rows, says where its norm can be:
+:math:`e_{ij}^2 \le r_ir_j`. With rows drawn in proportion to r,
+
+.. math:: \|E\|_F^2 = \sum_ir_i^2 + \Bigl(\sum_ir_i\Bigr)^2\,\mathbb E\Bigl[\frac{e_{ij}^2}{r_ir_j}\,1_{i\ne j}\Bigr],
+
+the mean of numbers between 0 and 1: the few rows that a basis does not represent are the ones that are drawn.
 """
 
 from dataclasses import dataclass
@@ -9,10 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from mercer._typing import FloatArray, RandomState
+from mercer._typing import FloatArray, IntArray, RandomState
 from mercer._validation import check_random_state
 from mercer.basis.base import check_points
-from mercer.basis.uniform import draw_rows
 from mercer.engine import Executor, Threads, as_rows, kernel_diagonal, squared_projections
 from mercer.kernels import Kernel
 from mercer.solvers.dense import pivoted_cholesky
@@ -34,11 +40,12 @@ class NystromError:
         tr(K - Q), exact: the sum over the rows of the variance that the basis cannot represent. It bounds the Frobenius
         error and the largest eigenvalue of K - Q.
     frobenius : float
-        ‖K‖_F, estimated from a sample of pairs of rows.
+        ‖K‖_F, estimated from pairs of rows that are drawn in proportion to k(x, x).
     frobenius_error : float
-        ‖K - Q‖_F, estimated from the same pairs.
+        ‖K - Q‖_F, estimated from pairs of rows that are drawn in proportion to what the basis leaves of them; at most
+        ``trace_error``.
     frobenius_deviation : float
-        Standard error of that estimate.
+        Standard error of that estimate, 0 if all rows were taken. It counts what may not have been met by any pair.
     uniform_bound : float
         What theory guarantees, on average, for a basis of this size drawn uniformly: the least over r of
         ‖K - K_r‖_F + (64 r/m)^(1/4) n max k(x, x) (Kumar et al.), with K_r of rank r from Q. It exceeds ‖K‖_F unless
@@ -88,7 +95,7 @@ def nystrom_error(
     kernel : Kernel
         With numbers for parameters.
     n_pairs_rows : int, default=1000
-        Rows whose pairs serve to estimate Frobenius norms.
+        Draws of rows whose pairs serve to estimate Frobenius norms.
     random_state : int, RandomState or None, default=None
     executor : Executor or None, default=None
 
@@ -111,13 +118,21 @@ def nystrom_error(
     T = np.ascontiguousarray(np.linalg.inv(factor.lower).T)
     prior = kernel_diagonal(rows, kernel, executor=executor)
     residual = np.maximum(prior - squared_projections(rows, kernel, kept, T, executor=executor), 0.0)
-    index = draw_rows(rows.n_rows, max(2, n_pairs_rows), None, check_random_state(random_state))
-    sample = rows.take(index).astype(np.float64)
-    whitened = kernel(sample, kept) @ T
-    K = kernel(sample)
-    norm, _ = _frobenius(K, prior, rows.n_rows)
-    error, deviation = _frobenius(K - whitened @ whitened.T, residual, rows.n_rows)
-    eigenvalues = np.linalg.eigvalsh(whitened.T @ whitened)[::-1] * (rows.n_rows / len(sample))
+    random = check_random_state(random_state)
+
+    def sampled(diagonal: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Numbers of the drawn rows, the rows, and their whitened features."""
+        index = _draw(diagonal, max(2, n_pairs_rows), random)
+        sample = rows.take(index).astype(np.float64)
+        return index, sample, kernel(sample, kept) @ T
+
+    index, sample, whitened = sampled(prior)
+    norm, _ = _frobenius(kernel(sample), prior, index)
+    # Q of all rows has the eigenvalues of VᵀV, here a sum over rows by the inverse of their chances.
+    chances = np.ones(len(index)) if len(index) == rows.n_rows else len(index) * prior[index] / np.sum(prior)
+    eigenvalues = np.linalg.eigvalsh((whitened / chances[:, np.newaxis]).T @ whitened)[::-1]
+    index, sample, whitened = sampled(residual)
+    error, deviation = _frobenius(kernel(sample) - whitened @ whitened.T, residual, index)
     return NystromError(
         n_rows=rows.n_rows,
         n_basis=len(points),
@@ -131,20 +146,37 @@ def nystrom_error(
     )
 
 
-def _frobenius(sample: FloatArray, diagonal: FloatArray, n_rows: int) -> tuple[float, float]:
-    """Norm from the exact diagonal and a sample's other entries, and its standard error."""
-    size = len(sample)
-    squares = sample**2
-    np.fill_diagonal(squares, 0.0)
-    by_row = np.sum(squares, axis=1) / max(size - 1, 1)
-    pairs = float(n_rows) * (n_rows - 1)
-    total = float(np.sum(diagonal**2)) + pairs * float(np.mean(by_row))
-    norm = float(np.sqrt(total))
-    if size >= n_rows or norm == 0:
-        return norm, 0.0
-    # Rows share their pairs: the mean over pairs varies as twice the mean over rows.
-    deviation = pairs * 2.0 * float(np.std(by_row)) / np.sqrt(size)
-    return norm, float(deviation / (2.0 * norm))
+def _draw(diagonal: FloatArray, size: int, random_state: np.random.RandomState) -> IntArray:
+    """Rows in proportion to the diagonal, with replacement; all of them if they are not more than the draws."""
+    total = float(np.sum(diagonal))
+    if size >= len(diagonal) or total <= 0:
+        return np.arange(min(size, len(diagonal)))
+    return np.sort(random_state.choice(len(diagonal), size, p=diagonal / total))
+
+
+def _frobenius(sample: FloatArray, diagonal: FloatArray, index: IntArray) -> tuple[float, float]:
+    """Norm from the exact diagonal and the entries between rows that were drawn, and its standard error."""
+    size, trace = len(index), float(np.sum(diagonal))
+    if trace == 0:
+        return 0.0, 0.0
+    drawn = diagonal[index]
+    bounds = np.outer(drawn, drawn)
+    known = (bounds > 0) & (index[:, np.newaxis] != index)
+    # e²/(r r), at most 1 but for rounding
+    shares = np.minimum(np.divide(sample**2, bounds, where=known, out=np.zeros_like(bounds)), 1.0)
+    squares = float(np.sum((diagonal / trace) ** 2))
+    if size >= len(diagonal):
+        share = squares + float(np.sum(shares * (bounds / trace**2)))
+        return trace * min(np.sqrt(share), 1.0), 0.0
+    by_row = np.sum(shares, axis=1) / (size - 1)
+    mean = float(np.mean(by_row))
+    share = min(squares + mean, 1.0)
+    # Rows share their pairs: the jackknife of a mean over pairs. It sees nothing of correlations that no pair has met:
+    # of N pairs with numbers up to 1 the mean varies by (mean + 1/N)/N.
+    jackknife = 2.0 * np.sqrt(np.sum((by_row - mean) ** 2) * (size - 1) / size) / max(size - 2, 1)
+    n_pairs = size * (size - 1) / 2
+    deviation = max(float(jackknife), np.sqrt((mean + 1.0 / n_pairs) / n_pairs))
+    return trace * float(np.sqrt(share)), trace * float(min(deviation / (2.0 * np.sqrt(share)), np.sqrt(deviation)))
 
 
 def _uniform_bound(norm: float, eigenvalues: FloatArray, n_basis: int, scale: float) -> float:

@@ -167,7 +167,8 @@ class CompressedRegressor(RegressorMixin, CompressedModel):
     differences_ : array
         With ``metric="data"``, the mean squared difference on the inputs after each step of the refinement; else empty.
     relative_distance_ : float
-        ρ² of the small model, relative to the squared norm of the original function.
+        ρ² of the small model, relative to the squared norm of the original function; of several outputs the mean of
+        these ratios, without outputs that are zero.
     n_features_in_ : int
     feature_names_in_ : array (n_features_in_,)
         Where the estimator was fitted on rows with named columns.

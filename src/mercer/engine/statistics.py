@@ -112,6 +112,10 @@ class AugmentedPass(Pass[State, State]):
         if not np.all(np.isfinite(sums)):
             msg = "the sums over the rows overflow: kernel values, y or sample_weight are too large. Scale X or y."
             raise ValueError(msg)
+        targets = slice(self.features.n_features, self._used - 1)
+        lost = np.diagonal(sums)[targets] < np.finfo(np.float64).tiny
+        if np.any(lost & np.any(sums[:, targets] != 0, axis=0)):
+            raise ValueError("squares of y underflow: y or sample_weight is too small. Scale y.")
         return sums
 
     @property

@@ -49,7 +49,8 @@ class NystromMachine(SummedOnBasis):
     def forget(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Remove rows; they must have been added with these targets (or labels) and weights.
 
-        Exact up to the rounding of the sums: rows of enormous weight leave few digits of the others.
+        Exact up to the rounding of the sums. Rows of enormous weight or targets leave few digits of the others: where
+        what remains could be off by more than a thousandth or so, that is refused, or (if the noise is chosen) warned of.
         """
         self._validate_params()
         check_is_fitted(self)

@@ -116,7 +116,7 @@ def choose_noise(
     """
     index = sample_rows(np.arange(len(targets)), DECIDING_ROWS)
     matrix = kernel_matrix(SomeRows(rows, index), kernel, points[index], executor=executor)
-    targets, weights = targets[index], weights[index]
+    targets, weights = unit_targets(targets[index])[0], weights[index]
     if not (np.all(np.isfinite(matrix)) and np.all(np.diagonal(matrix) >= 0)):
         return float(np.finfo(np.float64).tiny)  # no kernel: refused where the matrix is factored
     path = RidgeProblem.path_of_covariance(matrix, targets, weights, n_targets=n_targets(weights), intercept=intercept)
@@ -158,8 +158,16 @@ def profiled_scale(targets: FloatArray, solution: LssvmSolution, weights: FloatA
     freedom = n_targets(weights) - (solution.eta is not None)
     if freedom < 1:
         return np.ones(targets.shape[1])  # no targets to tell
-    squares = np.sum((targets - solution.intercept) * solution.coefficients, axis=0)
-    return np.asarray(np.sqrt(np.maximum(squares, 0.0) / freedom))
+    scaled, unit = unit_targets(targets - solution.intercept)
+    squares = np.sum(scaled * (solution.coefficients / unit), axis=0)
+    return np.asarray(unit * np.sqrt(np.maximum(squares, 0.0) / freedom))
+
+
+def unit_targets(targets: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Targets in units of the largest of each output, and these units (p,): squares of tiny and huge ones are none."""
+    unit = np.max(np.abs(targets), axis=0, initial=0.0)
+    unit[unit == 0] = 1.0
+    return targets / unit, unit
 
 
 def n_targets(weights: FloatArray) -> float:

@@ -15,12 +15,16 @@ from mercer._typing import FloatArray, IntArray
 from mercer._validation import check_random_state
 from mercer.basis import Basis
 from mercer.engine import ArrayTable, Features, NormalStatistics
-from mercer.kernels import Kernel, Precomputed, as_kernel
+from mercer.exceptions import warn
+from mercer.kernels import Kernel, Linear, Polynomial, Precomputed, as_kernel
 from mercer.model import KernelExpansion, Variance
+from mercer.model.calibration import sample_rows
 from mercer.solvers.dense import pivoted_cholesky
 from mercer.solvers.ridge import RidgeProblem, RidgeSolution
 
 _MEDIAN_SAMPLE = 1000  # rows from which data-dependent kernel parameters are found
+_OFFSET_SAMPLE = 200  # rows on which the rank of a polynomial is looked at
+_FAR = 10.0  # spreads from zero: an offset that can cost a polynomial its digits
 
 
 def used_rows(table: ArrayTable, noise: float) -> IntArray:
@@ -75,13 +79,33 @@ def resolve_kernel(kernel: Any, table: ArrayTable, random_state: Any) -> Kernel:
     """
     unresolved = given_kernel(kernel, table.n_features)
     if not unresolved.needs_data:
-        return unresolved.resolve(np.empty((0, table.n_features)))
+        kernel = unresolved.resolve(np.empty((0, table.n_features)))
+        if isinstance(kernel, Linear | Polynomial):
+            _warn_of_offset(kernel, table.rows.take(sample_rows(np.arange(table.n_rows), _OFFSET_SAMPLE)))
+        return kernel
     positive = np.arange(table.n_rows) if table.weights is None else np.flatnonzero(table.weights)
     if len(positive) > _MEDIAN_SAMPLE:
         rng = check_random_state(random_state)
         positive = positive[np.sort(sample_without_replacement(len(positive), _MEDIAN_SAMPLE, random_state=rng))]
     weights = None if table.weights is None else table.weights[positive]
     return unresolved.resolve(table.rows.take(positive), weights)
+
+
+def _warn_of_offset(kernel: Kernel, rows: FloatArray) -> None:
+    """Warn if rows would span more were they centred: powers of a large offset leave no digits to their differences."""
+    rows = rows.astype(np.float64)
+    middle = np.median(rows, axis=0)
+    if not np.any(np.abs(middle) > _FAR * np.std(rows, axis=0)):
+        return
+    tolerance = _PIVOT_ROUNDINGS * float(np.finfo(np.float64).eps)
+    rank, centred = (len(pivoted_cholesky(kernel(each), tolerance=tolerance).order) for each in (rows, rows - middle))
+    if centred > rank:
+        warn(
+            f"the features of X lie up to {np.max(np.abs(middle)):.3g} from zero, which leaves a {type(kernel).__name__} "
+            f"kernel {rank} independent functions of at least {centred}: subtract their means, for example by "
+            "sklearn.preprocessing.StandardScaler.",
+            UserWarning,
+        )
 
 
 # Pivots below this many roundings, relative to the first, mean that the others span the point: roundings of the kernel

@@ -13,6 +13,7 @@ from mercer.solvers.dense import pivoted_cholesky
 from mercer.solvers.preconditioners import NystromPreconditioner
 
 _RANK_TOLERANCE = 1e-10  # pivots of the preconditioner's matrix below this add nothing to it
+_LEAST_NOISE = 1e-9  # λ/ω in the preconditioner, beside k(x, x): its differences then keep about seven digits
 
 
 def solve_matrix_free(
@@ -44,14 +45,16 @@ def solve_matrix_free(
     block = np.array(kernel.bind(points[chosen]).tile(rows.take(chosen)), dtype=np.float64, order="C")
     factor = pivoted_cholesky(block, tolerance=_RANK_TOLERANCE)
     basis, lower = points[chosen[factor.order]], factor.lower
-    table = ArrayTable(rows, weights=weights)
+    # Where λ/ω is tiny beside k(x, x) the preconditioner would be the difference of two numbers 1/λ times as large.
+    trusted = np.minimum(weights, noise / max(_LEAST_NOISE * float(np.max(np.diagonal(block))), 1e-300))
+    table = ArrayTable(rows, weights=trusted)
     precondition = NystromPreconditioner(
         times=lambda vectors: kernel_times(rows, kernel, basis, vectors, executor=executor),
         transposed_times=lambda vectors: transposed_times(rows, kernel, basis, vectors, executor=executor),
         lower=lower,
         gram=normal_statistics(table, Features(kernel, basis, lower=lower), executor=executor).gram,
         noise=noise,
-        weights=weights,
+        weights=trusted,
     )
     verbose = executor.verbose
     return conjugate_gradient(apply, right, precondition=precondition, tol=tol, max_iter=max_iter, verbose=verbose)

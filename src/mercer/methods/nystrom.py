@@ -21,8 +21,9 @@ import numpy as np
 from scipy.linalg import lapack
 
 from mercer._stored import Sometimes, stored
-from mercer._typing import FloatArray
+from mercer._typing import AnyArray, FloatArray
 from mercer.engine import ArrayTable, Executor, NormalStatistics, Threads, normal_statistics
+from mercer.exceptions import JitterWarning, warn
 from mercer.kernels.stationary import Stationary
 from mercer.methods.frame import Frame, target_shift
 from mercer.model import Calibration, KernelExpansion, Sample, leave_one_out
@@ -40,6 +41,9 @@ _WORTH_GUESSING = 4  # times as many rows: the guess costs twice as much for eac
 _REFUSED_ERROR = 1e-3
 # Sums that should vanish, or be positive, are so up to this share of what they were: rounding, in float64.
 _FORGOTTEN = 1e-8
+# Where sums were so many times as large before rows were forgotten, their rounding is looked at; rows are not forgotten
+# where that rounding is a share of more than ``_REFUSED_ERROR`` of what is left.
+_MUCH = 1e3
 
 
 @stored
@@ -86,6 +90,7 @@ class Summary:
     target_shift: FloatArray  # (p,)
     settings: Settings
     sample: Sometimes[Sample | None] = None  # of the rows seen; only models of earlier versions have none
+    heaviest: Sometimes[float] = 0.0  # the largest Σω from which rows were forgotten: its rounding remains
 
     def check_stored(self) -> None:
         """Refuse sums and a model of another basis."""
@@ -111,12 +116,21 @@ class Summary:
         if table.n_rows > before.n_rows:
             raise ValueError(f"cannot forget {table.n_rows} rows of {before.n_rows} seen.")
         rest = before - self._sum(table, executor)
-        nothing_left = rest.n_rows == 0 or rest.total_weight <= _FORGOTTEN * before.total_weight
+        sample = None if self.sample is None else self.sample.without(table)
+        nothing_left = rest.n_rows == 0 if sample is None else sample.n_rows == 0
         if not _positive(rest.sums, before.sums, must_vanish=nothing_left):
             msg = "the rows to forget were not seen with these targets and weights: sums without them are not positive."
             raise ValueError(msg)
-        sample = None if self.sample is None else self.sample.without(table)
-        return replace(self, statistics=0.0 * rest if nothing_left else rest, sample=sample)
+        if nothing_left:
+            return replace(self, statistics=0.0 * rest, sample=sample, heaviest=0.0)
+        zero = np.zeros(len(self.target_shift), dtype=bool)
+        if sample is not None and len(sample.targets):
+            zero = np.all(sample.targets == self.target_shift, axis=0)
+        _check_digits(rest, before, zero)
+        new = replace(self, statistics=rest, sample=sample, heaviest=max(self.heaviest, before.total_weight))
+        if not isinstance(self.settings.noise, str):
+            new._check_noise(float(self.settings.noise))
+        return new
 
     def merged(self, other: Summary) -> Summary:
         """Return the summary of both sets of rows."""
@@ -126,7 +140,8 @@ class Summary:
             mine, theirs = mine.whitened(self.frame.lower), theirs.whitened(self.frame.lower)
         both = self.sample is not None and other.sample is not None
         sample = self.sample.merged(other.sample) if both else None  # type: ignore[union-attr,arg-type]
-        return replace(self, statistics=mine + theirs, sample=sample)
+        heaviest = max(self.heaviest, other.heaviest)
+        return replace(self, statistics=mine + theirs, sample=sample, heaviest=heaviest)
 
     @cached_property
     def solved(self) -> tuple[KernelExpansion, float]:
@@ -170,7 +185,14 @@ class Summary:
         left_out = self._left_out(path)
         by_likelihood = left_out is None or choice == "auto"
         noise = path.likeliest_noise(left_out) if by_likelihood else left_out.best_noise()  # type: ignore[union-attr]
-        return max(noise, self._smallest_noise())
+        smallest = self._smallest_noise()
+        if noise < smallest and self._is_rounded:
+            warn(
+                f"noise={noise:.3g} would be chosen, but rows of much larger weight were forgotten: what their sums' "
+                f"rounding allows, {smallest:.3g}, is used. Fit the remaining rows anew.",
+                JitterWarning,
+            )
+        return max(noise, smallest)
 
     def _left_out(self, path: RidgePath) -> LeftOut | None:
         if self.sample is None or len(self.sample.rows) == 0:
@@ -199,25 +221,40 @@ class Summary:
         )
 
     def _sum(self, table: ArrayTable, executor: Executor) -> NormalStatistics:
-        features = self.frame.features(whitened=self.statistics.is_whitened)
+        # float64 rows after float32 ones keep their digits.
+        dtype = np.promote_types(self.frame.dtype, table.dtype)
+        features = replace(self.frame, dtype=dtype).features(whitened=self.statistics.is_whitened)
         return normal_statistics(table.shifted(self.target_shift), features, executor=executor)
 
     def _problem(self) -> RidgeProblem:
         return self.frame.problem(self.statistics, self.target_shift, intercept=self.settings.intercept)
 
+    @property
+    def _is_rounded(self) -> bool:
+        """Whether the sums are small differences of large ones."""
+        return self.heaviest > _MUCH * self.statistics.total_weight
+
     def _smallest_noise(self) -> float:
         """The least noise that the rounding of the sums allows."""
-        if self.statistics.is_whitened:
-            return 0.0
-        return _magnified_rounding(self.frame, self.statistics.total_weight) / _REFUSED_ERROR
+        heaviest = max(self.statistics.total_weight, self.heaviest)
+        if not self.statistics.is_whitened:
+            return _magnified_rounding(self.frame, heaviest) / _REFUSED_ERROR
+        rounding = float(np.finfo(np.float64).eps) * heaviest * self.frame.largest_kernel
+        return rounding / _REFUSED_ERROR if self._is_rounded else 0.0
 
     def _check_noise(self, noise: float) -> None:
         smallest = self._smallest_noise()
-        if noise < smallest:
+        if noise >= smallest:
+            return
+        if self._is_rounded:
             raise ValueError(
-                f"noise={noise:.3g} is too small for sums that were made for a larger one: their rounding allows "
-                f"{smallest:.1e} and more. Fit with this noise, or with noise='gcv'."
+                f"noise={noise:.3g} is too small for what is left of sums from which rows of much larger weight are "
+                f"forgotten: their rounding allows {smallest:.1e} and more. Fit the remaining rows anew."
             )
+        raise ValueError(
+            f"noise={noise:.3g} is too small for sums that were made for a larger one: their rounding allows "
+            f"{smallest:.1e} and more. Fit with this noise, or with noise='gcv'."
+        )
 
     def _check_weights_count_rows(self) -> None:
         if self.statistics.n_rows > 1 and self.statistics.total_weight <= 1.0 + _FORGOTTEN:
@@ -245,6 +282,22 @@ def _plain_is_safe(frame: Frame, table: ArrayTable, settings: Settings, executor
 def _magnified_rounding(frame: Frame, total_weight: float) -> float:
     # Entries of K_mnK_nm are sums of n products k·k, known to eps; whitening divides them by the pivots.
     return float(np.finfo(np.float64).eps * total_weight * frame.largest_kernel**2 / frame.smallest_pivot)
+
+
+def _check_digits(rest: NormalStatistics, before: NormalStatistics, zero: AnyArray) -> None:
+    """Refuse a difference of which rounding is a visible share: weights, or squares of targets that are not zero."""
+    fewest = float(np.finfo(np.float64).eps) / _REFUSED_ERROR
+    if rest.total_weight <= fewest * before.total_weight:
+        raise ValueError(
+            f"the rows to forget have {before.total_weight / max(rest.total_weight, 1e-300):.1e} times the weight of "
+            "the others, whose digits are lost in the sums: fit the remaining rows anew."
+        )
+    squares, total = (np.diagonal(each.moments)[:-1] for each in (rest, before))
+    if np.any((squares <= fewest * total) & (total > 0) & ~zero):
+        raise ValueError(
+            "the rows to forget have targets so large that the digits of the others' are lost in the sums: fit the "
+            "remaining rows anew."
+        )
 
 
 def _positive(sums: FloatArray, before: FloatArray, *, must_vanish: bool) -> bool:

@@ -93,7 +93,8 @@ class Sample:
         for tile in table.tiles(_PIECE):
             gone.update(_fingerprints(tile.rows.astype(self.rows.dtype), tile.targets).tolist())
         stay = np.array([each not in gone for each in _fingerprints(self.rows, self.targets).tolist()], dtype=bool)
-        left = max(self.n_rows - table.n_rows, int(np.count_nonzero(stay)))
+        gone_rows = table.n_rows if table.weights is None else int(np.count_nonzero(table.weights > 0))
+        left = max(self.n_rows - gone_rows, int(np.count_nonzero(stay)))
         return Sample(self.rows[stay], self.targets[stay], self.weights[stay], left)
 
     def table(self) -> ArrayTable:
@@ -173,7 +174,8 @@ class Calibration:
     @property
     def error(self) -> FloatArray:
         """Root of the mean squared residual of each output, (p,)."""
-        return np.asarray(np.sqrt(_mean(self.residuals**2, self.weights)))
+        unit = _positive(np.max(np.abs(self.residuals), axis=0, initial=0.0))  # so that squares are numbers
+        return np.asarray(unit * np.sqrt(_mean((self.residuals / unit) ** 2, self.weights)))
 
     def standardised(self, scale: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Residuals in units of their standard deviation, (j, p), and weights, of the j rows where that is known."""

@@ -319,3 +319,28 @@ def test_nystrom_error_against_the_dense_matrices(data):
     assert error.frobenius_error == pytest.approx(np.linalg.norm(rest), rel=1e-9)
     assert error.frobenius_error <= error.trace_error
     assert "20 basis points (rank 20)" in str(error)
+
+
+@pytest.mark.parametrize("n_outliers", [0, 20])
+@pytest.mark.parametrize("kernel", [Gaussian(2.0), Gaussian(0.3), Gaussian(0.02), Matern(1.0)], ids=str)
+def test_nystrom_error_knows_its_own_error(kernel, n_outliers):
+    rows = np.random.default_rng(0).normal(size=(1500, 2))
+    rows[:n_outliers] += 30.0
+    exact = nystrom_error(rows, rows[20:80], kernel, n_pairs_rows=1500)
+    assert exact.frobenius_deviation == 0
+    deviations = []
+    for seed in range(20):
+        error = nystrom_error(rows, rows[20:80], kernel, n_pairs_rows=200, random_state=seed)
+        assert error.frobenius_error <= error.trace_error == pytest.approx(exact.trace_error)
+        deviations.append((error.frobenius_error - exact.frobenius_error) / error.frobenius_deviation)
+    assert np.sqrt(np.mean(np.square(deviations))) < 2.0
+    assert np.mean(np.abs(deviations) < 2.0) > 0.7
+
+
+def test_nystrom_error_finds_the_few_rows_that_a_basis_leaves():
+    rows = np.random.default_rng(0).normal(size=(20_000, 2))
+    rows[:20] += 50.0  # among themselves they are as far from each other as the others are
+    error = nystrom_error(rows, rows[20:220], Gaussian(1.0), n_pairs_rows=200, random_state=0)
+    far = Gaussian(1.0)(rows[:20])  # nothing of which the basis explains, and next to nothing else is left
+    assert error.frobenius_error == pytest.approx(np.linalg.norm(far), rel=0.1)
+    assert 0.001 < error.frobenius_deviation / error.frobenius_error < 0.2

@@ -41,6 +41,18 @@ def test_few_vectors_predict_all_outputs_alike(expansion, metric):
     assert np.all(errors < 0.03 * np.std(Y, axis=0))  # the small output as well as the large one
 
 
+def test_the_relative_distance_is_the_mean_over_the_outputs_that_are_not_zero(expansion):
+    p = expansion.coefficients.shape[1]
+    nothing = np.zeros((len(expansion.points), 1))
+    coefficients, intercept = np.hstack([expansion.coefficients, nothing]), np.append(expansion.intercept, 0.0)
+    small = reduce_expansion(replace(expansion, coefficients=coefficients, intercept=intercept), 8, random_state=0)
+    K = expansion.kernel(np.vstack([expansion.points, small.expansion.points]))
+    left = np.vstack([coefficients, -small.expansion.coefficients])[:, :p]
+    distances = np.diagonal(left.T @ K @ left)
+    norms = np.diagonal(expansion.coefficients.T @ expansion.kernel(expansion.points) @ expansion.coefficients)
+    assert small.relative_distance == pytest.approx(np.mean(distances / norms), rel=1e-5)
+
+
 def test_distances_fall_and_their_last_is_that_of_the_result(single):
     small = reduce_expansion(single, 8, random_state=0)
     assert np.all(np.diff(small.distances) <= 0)
