@@ -79,10 +79,10 @@ class KernelClassifier(ClassifierMixin, Shell):
     def predict_proba(self, X: Any) -> FloatArray:
         """Probabilities of the classes, (n, classes), in the order of ``classes_``.
 
-        The sigmoid of the decision value for two classes, a softmax for more, fitted to leave-one-out values of a
-        sample of the rows. The most likely class is mostly, but not always, the one that ``predict`` gives: that goes
-        by the decision values alone. With ``class_weight`` or ``sample_weight`` they are probabilities among rows that
-        occur as often as their weights say.
+        A sigmoid of the decision value for two classes, the softmax of a linear map of all values for more, fitted to
+        leave-one-out values of a sample of the rows. Of two classes the likelier is the one that ``predict`` gives. Of
+        more it is mostly, but not always: ``predict`` goes by the largest value alone. With ``class_weight`` or
+        ``sample_weight`` they are probabilities among rows that occur as often as their weights say.
         """
         return np.asarray(np.exp(self.predict_log_proba(X)))
 
