@@ -8,9 +8,9 @@ Of more classes each has a slope and an offset of its own, and sees the values o
 
 .. math:: P(c | f) \propto \exp(af_c + \sum_jf_jM_{jc} + b_c),
 
-at the largest of the likelihood times a normal prior on M and b: with few rows, or many classes, what is shared decides.
-So the most probable of two classes is the one that ``predict`` decides for; of more, it may be another one, where the
-values of the others, or how often classes occur, say so.
+at the largest of the likelihood times a normal prior on M and b, so that with few rows what is shared decides; a is
+that of the sigmoid. The most probable of two classes is the one that ``predict`` decides for; of more, it may be
+another one, where the values of the others, or how often classes occur, say so.
 
 ==========  ==================  ========  ============================================================
 symbol      code                shape     meaning
