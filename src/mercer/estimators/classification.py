@@ -12,7 +12,7 @@ from mercer._stored import Sometimes
 from mercer._typing import AnyArray, FloatArray, IntArray
 from mercer._validation import StrOptions, check_is_fitted, check_labels, check_sample_weight, is_fitted, parameters
 from mercer.engine import ArrayTable
-from mercer.estimators.shell import Shell, read_rows
+from mercer.estimators.shell import Shell, on_its_threads, read_rows
 from mercer.model import OneVsRest, Probabilities
 
 # To be joined with those of the method.
@@ -65,11 +65,13 @@ class KernelClassifier(ClassifierMixin, Shell):
         check_is_fitted(self)
         return self._mean_expansion().intercept
 
+    @on_its_threads
     def decision_function(self, X: Any) -> FloatArray:
         """Values of the functions, shape (n,) for two classes (positive for the second), else (n, classes)."""
         coding = self._coding
         return coding.decision(self._evaluate(X))
 
+    @on_its_threads
     def predict(self, X: Any) -> AnyArray:
         """Predict the class of each row."""
         coding = self._coding
@@ -87,6 +89,7 @@ class KernelClassifier(ClassifierMixin, Shell):
         return np.asarray(np.exp(self.predict_log_proba(X)))
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    @on_its_threads
     def predict_log_proba(self, X: Any) -> FloatArray:
         """Logarithms of ``predict_proba``, finite where a probability is too small for a number."""
         check_is_fitted(self)

@@ -12,7 +12,7 @@ from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fi
 from mercer.engine import ArrayTable, Rows, SparseGram, SparseKernel
 from mercer.estimators.classification import CLASS_WEIGHT, KernelClassifier
 from mercer.estimators.regression import KernelRegressor
-from mercer.estimators.shell import Shell, all_or_nothing, make_executor
+from mercer.estimators.shell import Shell, all_or_nothing, make_executor, on_its_threads
 from mercer.exceptions import StarvedWarning, warn
 from mercer.kernels import Compact
 from mercer.methods.compact import CompactFit, CompactVariance, fit_compact, resolve_compact
@@ -289,6 +289,7 @@ class CompactRegressor(KernelRegressor, CompactMachine):
             raise ValueError("log_marginal_likelihood_ needs the factor of the matrix: fit with solver='cholesky'.")
         return value
 
+    @on_its_threads
     def log_determinant(self) -> tuple[float, float]:
         """Logarithm of |K + λW⁻¹| and its standard error: 0 with a factor, else it is estimated (Lanczos)."""
         check_is_fitted(self)

@@ -8,7 +8,7 @@ from sklearn.base import RegressorMixin
 from mercer._typing import FloatArray
 from mercer._validation import Real, check_is_fitted, check_sample_weight, check_targets
 from mercer.engine import ArrayTable, Rows
-from mercer.estimators.shell import Shell, make_executor, read_rows
+from mercer.estimators.shell import Shell, make_executor, on_its_threads, read_rows
 from mercer.exceptions import warn
 from mercer.model import Calibration, KernelExpansion, Regression
 
@@ -49,6 +49,7 @@ class KernelRegressor(RegressorMixin, Shell):
         """Root of the mean squared leave-one-out residual, a number or an array (p,), from a sample of the rows."""
         return self._by_output(self._calibrated_attribute("loo_error_").error)
 
+    @on_its_threads
     def predict(
         self, X: Any, return_std: bool = False, return_cov: bool = False
     ) -> FloatArray | tuple[FloatArray, FloatArray]:
@@ -69,6 +70,7 @@ class KernelRegressor(RegressorMixin, Shell):
             return mean, outputs.predict(self._deviations(rows))
         return (mean, self._scaled_covariance(self._covariance(rows))) if return_cov else mean
 
+    @on_its_threads
     def predict_interval(self, X: Any, coverage: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends of intervals that hold new observations with a given probability.
 
@@ -100,6 +102,7 @@ class KernelRegressor(RegressorMixin, Shell):
         mean, half = self._evaluate_rows(rows).astype(np.float64), width * self._deviations(rows, noise=True)
         return outputs.predict(mean - half), outputs.predict(mean + half)
 
+    @on_its_threads
     def log_density(self, X: Any, y: Any) -> FloatArray:
         """Logarithm of the predicted normal density of observations y (n,) or (n, p) at X, shape (n,).
 

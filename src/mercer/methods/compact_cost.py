@@ -77,6 +77,6 @@ class Request(NamedTuple):
         minutes = self.by_gradients / _A_SECOND / 60
         return (
             f"standard deviations of {self.n_rows} rows take about {self.n_iter} iterations of conjugate gradients "
-            f"each, in all {minutes:.0f} minutes or more: {obstacle}. Ask for fewer rows, fit with a smaller length scale or "
-            "a larger noise, or use NystromRegressor."
+            f"each, in all {minutes:.0f} minutes or more: {obstacle}. Ask for fewer rows, fit with a smaller length "
+            "scale or a larger noise, or use NystromRegressor."
         )
