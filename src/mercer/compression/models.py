@@ -272,6 +272,7 @@ class CompressedClassifier(ClassifierMixin, CompressedModel):
         super().check_stored()
         given, n_outputs = getattr(self, "probabilities_", None), self.expansion_.coefficients.shape[1]
         fits = given is None or (n_outputs > 0 and self.decision_rule_ != "pairs")
+        fits = fits and (given is None or given.offsets is None or len(given.offsets) == n_outputs)
         need(fits, "probabilities of a model are not those of its outputs.")
 
     def decision_function(self, X: Any) -> FloatArray:

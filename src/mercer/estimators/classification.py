@@ -12,7 +12,7 @@ from mercer._stored import Sometimes
 from mercer._typing import AnyArray, FloatArray, IntArray
 from mercer._validation import StrOptions, check_is_fitted, check_labels, check_sample_weight, is_fitted, parameters
 from mercer.engine import ArrayTable
-from mercer.estimators.shell import Shell, read_rows
+from mercer.estimators.shell import Shell, on_its_threads, read_rows
 from mercer.model import OneVsRest, Probabilities
 
 # To be joined with those of the method.
@@ -65,11 +65,13 @@ class KernelClassifier(ClassifierMixin, Shell):
         check_is_fitted(self)
         return self._mean_expansion().intercept
 
+    @on_its_threads
     def decision_function(self, X: Any) -> FloatArray:
         """Values of the functions, shape (n,) for two classes (positive for the second), else (n, classes)."""
         coding = self._coding
         return coding.decision(self._evaluate(X))
 
+    @on_its_threads
     def predict(self, X: Any) -> AnyArray:
         """Predict the class of each row."""
         coding = self._coding
@@ -79,14 +81,15 @@ class KernelClassifier(ClassifierMixin, Shell):
     def predict_proba(self, X: Any) -> FloatArray:
         """Probabilities of the classes, (n, classes), in the order of ``classes_``.
 
-        The sigmoid of the decision value for two classes, a softmax for more, fitted to leave-one-out values of a
-        sample of the rows. The most likely class is mostly, but not always, the one that ``predict`` gives: that goes
-        by the decision values alone. With ``class_weight`` or ``sample_weight`` they are probabilities among rows that
-        occur as often as their weights say.
+        A sigmoid of the decision value for two classes, the softmax of a linear map of all values for more, fitted to
+        leave-one-out values of a sample of the rows. Of two classes the likelier is the one that ``predict`` gives. Of
+        more it is mostly, but not always: ``predict`` goes by the largest value alone. With ``class_weight`` or
+        ``sample_weight`` they are probabilities among rows that occur as often as their weights say.
         """
         return np.asarray(np.exp(self.predict_log_proba(X)))
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    @on_its_threads
     def predict_log_proba(self, X: Any) -> FloatArray:
         """Logarithms of ``predict_proba``, finite where a probability is too small for a number."""
         check_is_fitted(self)

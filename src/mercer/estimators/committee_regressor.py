@@ -12,7 +12,7 @@ from mercer._typing import FloatArray, IntArray
 from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted, check_random_state, parameters
 from mercer.engine import ArrayTable, ConditionalStatistics
 from mercer.estimators.regression import KernelRegressor, check_one_spread
-from mercer.estimators.shell import BASIS_CONSTRAINTS, SummedOnBasis, make_executor, read_rows
+from mercer.estimators.shell import BASIS_CONSTRAINTS, SummedOnBasis, make_executor, on_its_threads, read_rows
 from mercer.exceptions import JitterWarning, warn
 from mercer.methods.committee import Batch, CommitteeSummary, block_labels, likeliest_noise, make_blocks, transduced
 from mercer.model import Calibration, KernelExpansion
@@ -153,6 +153,7 @@ class CommitteeRegressor(KernelRegressor, SummedOnBasis):
         self._add(table)
         self._calibrated = None
 
+    @on_its_threads
     def predict(
         self,
         X: Any,

@@ -12,7 +12,7 @@ from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fi
 from mercer.engine import ArrayTable, Rows, SparseGram, SparseKernel
 from mercer.estimators.classification import CLASS_WEIGHT, KernelClassifier
 from mercer.estimators.regression import KernelRegressor
-from mercer.estimators.shell import Shell, make_executor
+from mercer.estimators.shell import Shell, all_or_nothing, make_executor, on_its_threads
 from mercer.exceptions import StarvedWarning, warn
 from mercer.kernels import Compact, Kernel, Wendland
 from mercer.methods.compact import CompactFit, CompactVariance, fit_compact, resolve_compact
@@ -164,7 +164,9 @@ class CompactRegressor(KernelRegressor, CompactMachine):
 
     A row without neighbours has the intercept as its mean, and the prior's standard deviation ``scale_`` (for
     k(x, x) = 1) plus that of the intercept. Each standard deviation needs a solution of the system: milliseconds with
-    a factor, much longer by conjugate gradients.
+    a factor, much longer by conjugate gradients. With ``solver="auto"`` a model without a factor makes one when
+    standard deviations of so many rows are asked for that it is cheaper, if there is memory; it is kept until the next
+    fit, but not saved. If it will take minutes without, a warning says so.
 
     Parameters
     ----------
@@ -291,19 +293,22 @@ class CompactRegressor(KernelRegressor, CompactMachine):
             raise ValueError("log_marginal_likelihood_ needs the factor of the matrix: fit with solver='cholesky'.")
         return value
 
+    @on_its_threads
     def log_determinant(self) -> tuple[float, float]:
         """Logarithm of |K + λW⁻¹| and its standard error: 0 with a factor, else it is estimated (Lanczos)."""
         check_is_fitted(self)
         return self._system.log_determinant(self._rng(), make_executor(self))
 
-    def _variance(self) -> CompactVariance:
-        return CompactVariance(self.kernel_, self._sparse_kernel, self._system, self._eta)
+    def _variance(self, n_rows: int) -> CompactVariance:
+        with all_or_nothing(self):  # one thread at a time makes a factor
+            factor = self._system.factor_for(n_rows, make_executor(self))
+        return CompactVariance(self.kernel_, self._sparse_kernel, self._system, self._eta, factor)
 
     def _standard_deviations(self, rows: Rows) -> FloatArray:
-        return np.sqrt(self._variance().variances(rows, make_executor(self)))
+        return np.sqrt(self._variance(rows.n_rows).variances(rows, make_executor(self)))
 
     def _covariance(self, rows: Rows) -> FloatArray:
-        return self._variance().covariance(rows, make_executor(self))
+        return self._variance(rows.n_rows).covariance(rows, make_executor(self))
 
 
 @stored

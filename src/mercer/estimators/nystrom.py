@@ -11,7 +11,7 @@ from mercer._validation import Interval, Real, StrOptions, check_is_fitted, chec
 from mercer.engine import ArrayTable, NormalStatistics
 from mercer.estimators.classification import CLASS_WEIGHT, KernelClassifier
 from mercer.estimators.regression import KernelRegressor
-from mercer.estimators.shell import BASIS_CONSTRAINTS, SummedOnBasis, all_or_nothing, make_executor
+from mercer.estimators.shell import BASIS_CONSTRAINTS, SummedOnBasis, all_or_nothing, make_executor, on_its_threads
 from mercer.methods.nystrom import NoisePath, Settings, Summary
 from mercer.model import Calibration, KernelExpansion
 from mercer.solvers.ridge import Choice
@@ -62,6 +62,7 @@ class NystromMachine(SummedOnBasis):
     def _merge(self, other: Self) -> None:
         self._summary = replace(self._summary.merged(other._summary), settings=self._settings())
 
+    @on_its_threads
     def noise_path(self, noises: Any) -> NoisePath:
         """Solve for many noises at the price of one eigendecomposition, from what was seen so far.
 

@@ -15,7 +15,7 @@ from mercer._validation import (
     check_targets,
 )
 from mercer.engine import ArrayTable, Rows, kernel_diagonal
-from mercer.estimators.shell import Shell, make_executor, read_rows
+from mercer.estimators.shell import Shell, make_executor, on_its_threads, read_rows
 from mercer.exceptions import warn
 from mercer.model import Calibration, KernelExpansion, Regression
 from mercer.model.sampling import MOST_ROWS, draw_jointly
@@ -57,6 +57,7 @@ class KernelRegressor(RegressorMixin, Shell):
         """Root of the mean squared leave-one-out residual, a number or an array (p,), from a sample of the rows."""
         return self._by_output(self._calibrated_attribute("loo_error_").error)
 
+    @on_its_threads
     def predict(
         self, X: Any, return_std: bool = False, return_cov: bool = False
     ) -> FloatArray | tuple[FloatArray, FloatArray]:
@@ -77,6 +78,7 @@ class KernelRegressor(RegressorMixin, Shell):
             return mean, outputs.predict(self._deviations(rows))
         return (mean, self._scaled_covariance(self._covariance(rows))) if return_cov else mean
 
+    @on_its_threads
     def predict_interval(self, X: Any, coverage: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends of intervals that hold new observations with a given probability.
 
@@ -108,6 +110,7 @@ class KernelRegressor(RegressorMixin, Shell):
         mean, half = self._evaluate_rows(rows).astype(np.float64), width * self._deviations(rows, noise=True)
         return outputs.predict(mean - half), outputs.predict(mean + half)
 
+    @on_its_threads
     def sample_y(self, X: Any, n_samples: int = 1, random_state: RandomState = None, noise: bool = False) -> FloatArray:
         """Draw functions from what is known of them, jointly at the rows of X, in the units of y.
 
@@ -146,6 +149,7 @@ class KernelRegressor(RegressorMixin, Shell):
         drawn = mean[:, :, np.newaxis] + scales[:, np.newaxis] * drawn
         return np.asarray(drawn[:, 0] if outputs.flat else drawn)
 
+    @on_its_threads
     def log_density(self, X: Any, y: Any) -> FloatArray:
         """Logarithm of the predicted normal density of observations y (n,) or (n, p) at X, shape (n,).
 

@@ -4,11 +4,12 @@ import os
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
 from dataclasses import field
-from typing import Any, Self
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import numpy as np
 from scipy.sparse import issparse
@@ -25,13 +26,16 @@ from mercer._validation import (
     parameters,
 )
 from mercer.basis import choose_basis
-from mercer.engine import ArrayRows, ArrayTable, Executor, Rows, SparseRows, Threads, given_executor
+from mercer.engine import ArrayRows, ArrayTable, Executor, Rows, SparseRows, Threads, blas_threads, given_executor
 from mercer.estimators.kernel_parameter import KernelParameter
 from mercer.exceptions import GeneralisationWarning, warn
 from mercer.kernels import Kernel
 from mercer.methods.frame import Frame, target_shift
 from mercer.methods.length_scales import fitted_kernel
 from mercer.model import Calibration, KernelExpansion
+
+_Given = ParamSpec("_Given")
+_Result = TypeVar("_Result")
 
 _WORSE = 1.1  # times the squared error of the mean: beyond what chance makes of targets that are noise
 _FEW = 20  # rows, of which nothing can be said
@@ -65,9 +69,10 @@ def _lock_of(estimator: Any) -> Any:
 def all_or_nothing(estimator: Any) -> Iterator[None]:
     """Leave the estimator as it was if the work inside fails or is interrupted, and let one thread at a time change it.
 
-    Threads that call ``partial_fit`` of one estimator take turns, so that no rows are lost.
+    Threads that call ``partial_fit`` of one estimator take turns, so that no rows are lost. BLAS, too, has one thread
+    if that is what the estimator has.
     """
-    with _lock_of(estimator):
+    with _lock_of(estimator), _held_blas(estimator):
         state = dict(vars(estimator))
         try:
             yield
@@ -78,6 +83,26 @@ def all_or_nothing(estimator: Any) -> Iterator[None]:
             if isinstance(error, SystemError) and isinstance(error.__cause__, KeyboardInterrupt):
                 raise KeyboardInterrupt from None  # Ctrl-C in a compiled function, which knows no such exception
             raise
+
+
+def _held_blas(estimator: Any) -> AbstractContextManager[None]:
+    """Hold BLAS to one thread with ``n_jobs=1``, outside of passes, too; more are held by each pass to its share."""
+    executor = given_executor()
+    n_jobs = getattr(estimator, "n_jobs", None) if executor is None else getattr(executor, "n_jobs", None)
+    return blas_threads(1) if n_jobs == 1 else nullcontext()
+
+
+def on_its_threads(
+    method: Callable[Concatenate[Any, _Given], _Result],
+) -> Callable[Concatenate[Any, _Given], _Result]:
+    """A method that predicts, with BLAS held to one thread if that is what the estimator has."""
+
+    @wraps(method)
+    def held(self: Any, /, *args: _Given.args, **kwargs: _Given.kwargs) -> _Result:
+        with _held_blas(self):
+            return method(self, *args, **kwargs)
+
+    return held
 
 
 def snapshot(estimator: Any) -> Any:

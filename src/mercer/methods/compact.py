@@ -25,6 +25,7 @@ from mercer.methods.compact_system import CompactSystem, LeastEigenvalue, Option
 from mercer.methods.exact import LssvmSolution, profiled_scale
 from mercer.methods.frame import resolve_kernel, used_rows
 from mercer.model import Calibration, KernelExpansion
+from mercer.solvers.sparse_cholesky import SparseFactor
 
 _SMALL = 1e-3  # noise relative to k(x, x), with which eigenvalues are compared before the noise is chosen
 _SAMPLE = 256  # rows whose neighbours are counted for length_scale="auto"
@@ -216,12 +217,13 @@ class CompactVariance:
     sparse_kernel: SparseKernel
     system: CompactSystem
     eta: FloatArray | None
+    factor: SparseFactor | None  # which the system may be without
 
     def variances(self, rows: Rows, executor: Executor) -> FloatArray:
         """Variance of the function at the rows, shape (n,)."""
         quadratic: Callable[[Any], FloatArray]
-        if self.system.factor is not None:
-            quadratic, rows_at_once = self.system.factor.half_norms, _TILE
+        if self.factor is not None:
+            quadratic, rows_at_once = self.factor.half_norms, _TILE
         else:  # one tile after the other: the products themselves use all workers
             quadratic, rows_at_once = partial(_by_gradients, self.system, executor), _COLUMNS
             executor = Sequence()
@@ -232,7 +234,9 @@ class CompactVariance:
         """Covariance of the function between the rows, shape (n, n)."""
         block = rows.read(0, rows.n_rows).astype(np.float64)
         values = self.sparse_kernel.cross(block)
-        result = self.kernel(block) - values @ self.system.solve(values.T.toarray(), executor)
+        right = values.T.toarray()
+        solved = self.system.solve(right, executor) if self.factor is None else self.factor.solve(right)
+        result = self.kernel(block) - values @ solved
         if self.eta is not None:
             residual = 1.0 - values @ self.eta
             result += np.outer(residual, residual) / np.sum(self.eta)
@@ -248,7 +252,7 @@ class CompactVariance:
         return np.maximum(variances, 0.0)
 
     def _refuse_negative(self, least: float, what: str) -> None:
-        tol = _NEGATIVE if self.system.factor is not None else 10.0 * self.system.options.tol
+        tol = _NEGATIVE if self.factor is not None else 10.0 * self.system.options.tol
         if least < -min(max(_NEGATIVE, tol), _MOST_NEGATIVE) * float(self.kernel.amplitude):
             raise NotPositiveDefiniteError(
                 f"{what} is {least:.3g}, below zero: the kernel is not positive definite on these rows and the "

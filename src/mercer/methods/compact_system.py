@@ -18,12 +18,13 @@ from mercer._stored.checks import check_finite, check_shape, need
 from mercer._typing import FloatArray, IntArray
 from mercer.engine import Executor, Sequence, SparseGram, available_memory
 from mercer.exceptions import NotPositiveDefiniteError, warn
+from mercer.methods.compact_cost import Elimination, Request
 from mercer.solvers.conjugate_gradient import conjugate_gradient
 from mercer.solvers.dense import pivoted_cholesky
 from mercer.solvers.lanczos import extreme_eigenvalues, stochastic_log_determinant
 from mercer.solvers.preconditioners import Incomplete, Jacobi, NystromPreconditioner, Unchanged
 from mercer.solvers.sparse_cholesky import SparseFactor, sparse_cholesky
-from mercer.solvers.sparse_symbolic import count_fill, ordering_permutation
+from mercer.solvers.sparse_symbolic import canonical, count_fill, elimination_tree, ordering_permutation
 
 _PART = 4096  # rows from whose factor the size of the whole is guessed
 _SLACK = 3.0  # by which that guess may be wrong
@@ -73,10 +74,19 @@ class CompactSystem:
         self.n_iter = 1
         self.factor = self._factored()
         self._precondition = None  # until it is needed
+        self.rebuild_stored()
+
+    def rebuild_stored(self) -> None:
+        """Begin without a factor for variances: a file does not depend on what was predicted."""
+        self._late: SparseFactor | None = None
+        self._rows_without = self._rows_refused = (
+            0  # whose variances were found without it; for which it was not worth it
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         # What is made of functions cannot be pickled, and is made again where it is needed.
-        return vars(self) | ({"_precondition": None} if self.options.preconditioner == "two-level" else {})
+        state = vars(self) | {"_late": None, "_rows_without": 0, "_rows_refused": 0}
+        return state | ({"_precondition": None} if self.options.preconditioner == "two-level" else {})
 
     def check_stored(self) -> None:
         """Refuse a diagonal, a factor or a preconditioner of another size."""
@@ -92,6 +102,7 @@ class CompactSystem:
         """The same for another λW⁻¹, factored in the same order if this one is."""
         other = copy(self)
         other.diagonal, other.n_iter, other._precondition = diagonal, 1, None
+        other.rebuild_stored()
         if self.factor is not None:
             other.factor = sparse_cholesky(self.gram.plus_diagonal(diagonal), ordering=self.factor.order)
         return other
@@ -152,7 +163,7 @@ class CompactSystem:
     def _factored(self) -> SparseFactor | None:
         """The factor, if it is asked for, or if it is small."""
         choose = self.options.solver == "auto"
-        if self.options.solver == "cg" or (choose and self._fills_up()):
+        if self.options.solver == "cg" or (choose and self._fills_up(_FACTORED)):
             return None
         matrix, available = self.gram.plus_diagonal(self.diagonal), available_memory()
         permutation = ordering_permutation(matrix, self.options.ordering)
@@ -169,7 +180,53 @@ class CompactSystem:
             )
         return sparse_cholesky(matrix, ordering=permutation)
 
-    def _fills_up(self) -> bool:
+    def factor_for(self, n_rows: int, executor: Executor) -> SparseFactor | None:
+        """The factor, if there is one, or if variances of so many rows more are cheaper with it.
+
+        Rows that were asked for before count, too: what was spent on them would have been saved. One thread at a time.
+        """
+        if self.factor is not None or self._late is not None:
+            return self.factor or self._late
+        asked = self._rows_without + n_rows
+        workers = int(getattr(executor, "n_jobs", 1))
+        request = Request(asked, self.gram.n_points, self.gram.nnz, self.n_iter, workers)
+        obstacle = "solver='cg' makes no factor, as solver='auto' does where that is cheaper and fits into memory"
+        if self.options.solver == "auto":
+            obstacle = "the factor of the matrix would take longer"
+            # An analysis that came to nothing is not worth repeating for a few rows more.
+            if request.is_worth_a_look and asked >= 2 * self._rows_refused:
+                self._rows_refused, obstacle = asked, self._factor_late(request)
+        self._rows_without = asked
+        told = request._replace(n_rows=n_rows).warning(obstacle) if self._late is None else None
+        if told is not None:
+            warn(told, UserWarning)
+        return self._late
+
+    def _factor_late(self, request: Request) -> str:
+        """Make the factor if it is cheaper and fits; else why not."""
+        available = available_memory()
+        fitting = np.inf if available is None else available / _BYTES_WHILE_FACTORING
+        most, reason = min(request.most_entries, fitting), "the factor of the matrix would take longer"
+        if fitting < request.most_entries:
+            reason = (
+                f"the factor of the matrix does not fit into the {(available or 0) / 1e9:.1f} GB of memory available"
+            )
+        if self._fills_up(most):
+            return reason
+        matrix = self.gram.plus_diagonal(self.diagonal)
+        permutation = ordering_permutation(matrix, self.options.ordering)
+        parent, counts = elimination_tree(canonical(matrix), permutation, int(min(most, 2.0**62)))
+        if np.sum(counts) > most:
+            return reason
+        if not request.is_cheaper(Elimination.of(parent, counts)):
+            return "the factor of the matrix would take longer"
+        try:
+            self._late = sparse_cholesky(matrix, ordering=permutation)
+        except MemoryError:  # what is available is a guess
+            return "there is not enough memory for the factor of the matrix"
+        return ""
+
+    def _fills_up(self, most: float) -> bool:
         """Whether the factor would be so large that not even its size is worth finding out, by that of small parts.
 
         Where rows fill many dimensions, the entries of the factor grow with n², and an ordering takes long to find.
@@ -179,7 +236,7 @@ class CompactSystem:
         parts = (self.gram.as_scipy()[:size, :size] for size in (_PART // 2, _PART))
         half_fill, fill = (count_fill(part, ordering_permutation(part, "amd")) for part in parts)
         guess = fill * (self.gram.n_points / _PART) ** np.log2(fill / half_fill)
-        return bool(guess > _SLACK * _FACTORED)
+        return bool(guess > _SLACK * most)
 
     def _make_preconditioner(self) -> Preconditioner:
         name, prior = self.options.preconditioner, float(np.max(self.gram.values))  # which is on the diagonal of K

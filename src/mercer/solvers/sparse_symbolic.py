@@ -51,7 +51,7 @@ def count_fill(matrix: csr_array, permutation: IntArray, most: int = 2**62) -> i
 
     Counting ends soon after ``most``. Time O(nnz + the count), memory O(n) where the matrix has no explicit zeros.
     """
-    return elimination_tree(canonical(matrix), ordering_permutation(matrix, permutation), most)[1]
+    return int(np.sum(elimination_tree(canonical(matrix), ordering_permutation(matrix, permutation), most)[1]))
 
 
 def canonical(matrix: csr_array) -> csc_array:
@@ -75,23 +75,32 @@ def inverse(order: IntArray) -> IntArray:
     return rank
 
 
-def elimination_tree(columns: csc_array, order: IntArray, most: int = 2**62) -> tuple[IntArray, int]:
-    """Parent of each column of the permuted matrix's factor, -1 at a root, and its number of entries up to ``most``."""
+def elimination_tree(columns: csc_array, order: IntArray, most: int = 2**62) -> tuple[IntArray, IntArray]:
+    """Parent of each column of the permuted matrix's factor, -1 at a root, and its entries; counted up to ``most``."""
     parent, mark = np.full(len(order), -1, dtype=np.int64), np.full(len(order), -1, dtype=np.int64)
-    count = _walk_rows((columns.indptr, columns.indices, order, inverse(order)), parent, mark, most)
-    return parent, int(count)
+    counts = np.zeros(len(order), dtype=np.int64)
+    _walk_rows((columns.indptr, columns.indices, order, inverse(order)), parent, mark, counts, most)
+    return parent, counts
+
+
+def entries_reached(parent: IntArray, counts: IntArray) -> IntArray:
+    """Entries of the columns from each one up to its root, which a solution that starts there reads."""
+    reached = np.array(counts, dtype=np.int64)
+    _sum_paths(parent, reached)
+    return reached
 
 
 @jit
-def _walk_rows(pattern: Any, parent: IntArray, mark: IntArray, most: Any) -> Any:
+def _walk_rows(pattern: Any, parent: IntArray, mark: IntArray, counts: IntArray, most: Any) -> None:
     """Visit the entries of L row by row: row k is a subtree of k, of which the entries of H are the leaves.
 
-    The parent of column i is the first k > i with an entry in it. Both arrays come filled with -1.
+    The parent of column i is the first k > i with an entry in it. Parents and marks come filled with -1, counts with 0.
     """
     pointers, rows, order, rank = pattern
     count = 0
     for k in range(len(order)):
         mark[k] = k
+        counts[k] += 1
         count += 1
         for q in range(pointers[order[k]], pointers[order[k] + 1]):
             i = rank[rows[q]]
@@ -99,8 +108,16 @@ def _walk_rows(pattern: Any, parent: IntArray, mark: IntArray, most: Any) -> Any
                 if parent[i] == -1:
                     parent[i] = k
                 mark[i] = k
+                counts[i] += 1
                 count += 1
                 i = parent[i]
         if count > most:
             break
-    return count
+
+
+@jit
+def _sum_paths(parent: IntArray, sums: IntArray) -> None:
+    """Add to each column's number those of all columns above it, in place; parents come later."""
+    for j in range(len(parent) - 1, -1, -1):
+        if parent[j] >= 0:
+            sums[j] += sums[parent[j]]

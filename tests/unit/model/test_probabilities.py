@@ -1,14 +1,15 @@
-"""Probabilities from values: Platt's sigmoid for one class against the rest."""
+"""Probabilities from values: a sigmoid for two classes, slopes and offsets of their own for more."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
-from scipy.special import expit
+from scipy.special import expit, softmax
 
 from mercer.exceptions import ArchiveError
 from mercer.model import OneVsRest, Probabilities
+from mercer.model import probabilities as module
 from mercer.model.probabilities import smoothed_targets
 
 
@@ -22,7 +23,8 @@ def draw(n_classes, n=200, seed=0, noise=1.0):
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 5])
-def test_the_sigmoid_is_the_likeliest(n_classes):
+def test_the_sigmoid_is_the_likeliest(n_classes, monkeypatch):
+    monkeypatch.setattr(module, "_MOST", 2)  # classes that see each other's values
     values, codes = draw(n_classes)
     targets = smoothed_targets(codes, np.ones(200), n_classes)
 
@@ -31,17 +33,54 @@ def test_the_sigmoid_is_the_likeliest(n_classes):
         return -np.sum(targets * np.log(shares / np.sum(shares, axis=1, keepdims=True)))
 
     found = Probabilities.fit(values, codes, np.ones(200), n_classes=n_classes)
+    assert found.mixing is found.offsets is None
     bounds = [(-8, 8), (-8, 8)]  # a sigmoid far to the right is an exponential
     best = minimize(lambda p: objective(np.exp(p[0]), p[1]), [0.5, 0.5], method="Nelder-Mead", bounds=bounds)
     assert objective(found.slope, found.offset) <= best.fun + 1e-7 * abs(best.fun)
 
 
-@given(n_classes=st.integers(2, 6), seed=st.integers(0, 1000))
-def test_the_most_probable_class_is_the_one_that_is_predicted(n_classes, seed):
-    values, codes = draw(n_classes, n=40, seed=seed)
-    outputs = OneVsRest(np.arange(n_classes))
-    table = Probabilities.fit(values, codes, np.ones(40), n_classes=n_classes).of(values)
-    np.testing.assert_array_equal(np.argmax(table, axis=1), outputs.predict(values))
+@pytest.mark.parametrize("many", [2, 20], ids=["without second derivatives", "with them"])
+@pytest.mark.parametrize("n_classes", [3, 5])
+def test_slopes_and_offsets_of_more_classes_are_the_likeliest_given_their_prior(n_classes, many, monkeypatch):
+    """The gradient of log likelihood and log prior, by differences, is zero; the function is concave."""
+    monkeypatch.setattr(module, "_MANY", many)
+    values, codes = draw(n_classes, noise=0.4)
+    weights = np.random.default_rng(1).uniform(0.5, 3.0, size=200)
+    targets = smoothed_targets(codes, weights, n_classes)
+    found = Probabilities.fit(values, codes, weights, n_classes=n_classes)
+
+    def objective(own):
+        mixing, offsets = own[: n_classes**2].reshape(n_classes, n_classes), own[n_classes**2 :]
+        shares = softmax(values @ (found.slope * np.eye(n_classes) + mixing) + offsets, axis=1)
+        return weights @ np.sum(targets * np.log(shares), axis=1) - np.sum(own**2) / 2
+
+    best = np.concatenate([(found.mixing - found.slope * np.eye(n_classes)).ravel(), found.offsets])
+    steps = 1e-4 * np.eye(len(best))
+    gradient = [(objective(best + step) - objective(best - step)) / 2e-4 for step in steps]
+    np.testing.assert_allclose(gradient, 0.0, atol=1e-4)
+    np.testing.assert_allclose(
+        found.of(values), softmax(values @ found.mixing + found.offsets, axis=1), rtol=1e-10, atol=1e-300
+    )
+
+
+def test_a_class_between_others_is_found_by_their_values():
+    """Ordered classes: no linear function of the inputs is largest in the middle, where few rows are."""
+    rng = np.random.default_rng(0)
+    hidden = rng.normal(size=4000)
+    codes = np.digitize(hidden + 0.1 * rng.normal(size=4000), [-0.3, 0.3])
+    inputs = np.column_stack([np.ones(4000), hidden])
+    columns = OneVsRest(np.arange(3)).columns(codes)
+    values = inputs @ np.linalg.lstsq(inputs[:2000], columns[:2000], rcond=None)[0]
+    table = Probabilities.fit(values[:2000], codes[:2000], np.ones(2000), n_classes=3).of(values[2000:])
+    assert np.mean(np.argmax(values[2000:], axis=1) == codes[2000:]) < 0.8
+    assert np.mean(np.argmax(table, axis=1) == codes[2000:]) > 0.9
+
+
+@given(seed=st.integers(0, 1000))
+def test_the_most_probable_of_two_classes_is_the_one_that_is_predicted(seed):
+    values, codes = draw(2, n=40, seed=seed)
+    table = Probabilities.fit(values, codes, np.ones(40), n_classes=2).of(values)
+    np.testing.assert_array_equal(np.argmax(table, axis=1), OneVsRest(np.arange(2)).predict(values))
 
 
 def test_targets_of_two_classes_are_platts():
@@ -90,3 +129,6 @@ def test_parts_that_do_not_fit_are_refused():
     for slope, offset in [(0.0, 0.0), (np.nan, 0.0), (1.0, np.inf)]:
         with pytest.raises(ArchiveError, match="sigmoid"):
             Probabilities(slope, offset).check_stored()
+    for mixing, offsets in [(np.eye(3), None), (np.eye(3), np.zeros(2)), (np.full((2, 2), np.nan), np.zeros(2))]:
+        with pytest.raises(ArchiveError, match="probabilities"):
+            Probabilities(1.0, 0.0, mixing, offsets).check_stored()
