@@ -157,6 +157,7 @@ class _Search:
 
 def _map(kernel: Stationary, n_features: int) -> FloatArray:
     """A of the kernel's metric or length scales."""
+    kernel.check(n_features)
     metric = kernel.metric
     return np.diag(kernel.inverse_scale(n_features)) if metric is None else metric.matrix
 
