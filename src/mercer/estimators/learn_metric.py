@@ -97,6 +97,8 @@ def learn_metric(
     """
     shape, is_start = _shape(kernel)
     limit = _check_limits(rounds, time_limit)
+    if classification not in (None, True, False):
+        raise ValueError(f"classification must be True, False or None, got {classification!r}.")
     deadline, rng = time.monotonic() + limit, check_random_state(random_state)
     seed = int(rng.randint(2**31 - 1))
     labels = _are_labels(np.asarray(y)) if classification is None else bool(classification)

@@ -1,8 +1,9 @@
 """A stationary kernel whose metric is learned in rounds, which are judged by leave-one-out errors.
 
 A round starts from the best kernel so far. The gradients of the function fitted with it propose steps of its metric
-(``metric``). The best of them is tried with other overall scales, by factors of two for as long as that helps. The
-search ends with the first round that does not make the squared error smaller by 2 %: a metric has seen the rows by which
+(``metric``). The best of them is tried with other overall scales, by factors of two for as long as that helps.
+
+The first round that does not make the squared error smaller by 2 % ends the search: a metric has seen the rows by which
 it is judged, so smaller gains may be none.
 
 All models have the same basis points. They are fitted to mapped rows, with ℓ = 1.
@@ -156,6 +157,7 @@ class _Search:
 
 def _map(kernel: Stationary, n_features: int) -> FloatArray:
     """A of the kernel's metric or length scales."""
+    kernel.check(n_features)
     metric = kernel.metric
     return np.diag(kernel.inverse_scale(n_features)) if metric is None else metric.matrix
 
