@@ -30,7 +30,8 @@ N_COMPONENTS = 1000
 GRID_ROWS = 1000  # rows on which parameters are chosen
 SVM_ROWS = 5000  # at most, for support vector machines
 GP_ROWS = 2000  # at most, for the Gaussian process
-GP_ELEMENTS = 500 * 500 * 30  # at most, of the gradient of its kernel matrix: 500 rows of up to 30 columns
+GP_PART = 500  # rows on which its kernel is found
+GP_COLUMNS = 50  # with more, it has one length scale for all: 500 rows do not determine that many
 GP_ITERATIONS = 40
 STRONG: dict[str, Any] = {"max_iter": 1000, "max_leaf_nodes": 63, "early_stopping": True}
 
@@ -47,12 +48,11 @@ def mercer(split: Split) -> Predicted:
 
 
 def gaussian_process(split: Split) -> Predicted:
-    """scikit-learn's, with a length scale per column, found on a part of the rows."""
+    """scikit-learn's, with a length scale per column, which are found on a part of the rows."""
     clock = Clock()
     n_columns = split.X.shape[1]
-    part = split.first(int(min(np.sqrt(GP_ELEMENTS / n_columns), 500)))
-    rows = split.first(GP_ROWS)
-    lengths = np.full(n_columns, np.sqrt(n_columns))
+    part, rows = split.first(GP_PART), split.first(GP_ROWS)
+    lengths = np.full(n_columns if n_columns <= GP_COLUMNS else 1, np.sqrt(n_columns))
     kernel = ConstantKernel() * Matern(lengths, (1e-2, 1e4), nu=1.5) + WhiteKernel(0.1, (1e-8, 10.0))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a length scale at its bound: the column is not used

@@ -3,7 +3,7 @@
 import gzip
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -128,7 +128,7 @@ def _a9a(name: str) -> Set:
 
 
 SETS: dict[str, Callable[[str], Set]] = {
-    **{name: cache(_regression) for name in RANKED},
+    **dict.fromkeys(RANKED, _regression),
     "abalone": _with_folds(load_abalone),
     "boston": _with_folds(load_boston),
     "breast cancer": _with_folds(lambda: load_breast_cancer(return_X_y=True), classes=True),
