@@ -30,7 +30,7 @@ def write(folder: Path = RESULTS, docs: Path = DOCS) -> None:
 
 def report(rounds: int) -> str:
     """Run what is not stored of the first folds, and describe the ranks."""
-    run(folds=range(rounds))
+    run(RESULTS, folds=range(rounds))
     return f"{ranks(load(RESULTS))}\n\nAll sets and scores: docs/tabular.md, by python -m benchmarks.tabular."
 
 

@@ -9,7 +9,7 @@ import pytest
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import log_loss
 
-from benchmarks.tabular import regression, sets
+from benchmarks.tabular import pages, regression, sets
 from benchmarks.tabular.pages import MARKED, PAGES, fill, parts, write
 from benchmarks.tabular.regression import held_out
 from benchmarks.tabular.run import METHODS, Key, load, run, store
@@ -202,6 +202,14 @@ def test_pages_are_filled(tmp_path):
     assert "both boostings on 9. Trees win on wine (0.100; mercer 0.600).\n<!-- end -->\nafter\n" in text
     with pytest.raises(FileNotFoundError, match="holds no results"):
         write(tmp_path / "nothing", tmp_path)
+
+
+def test_the_section_of_all_benchmarks_runs_as_many_folds_as_rounds(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(pages, "RESULTS", tmp_path)
+    monkeypatch.setattr(pages, "run", lambda folder, folds: asked.append((folder, list(folds))))
+    assert "No method has been run on all ten sets yet" in pages.report(2)
+    assert asked == [(tmp_path, [0, 1])]
 
 
 def test_the_pages_that_there_are_can_be_filled():
