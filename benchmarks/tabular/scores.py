@@ -1,11 +1,12 @@
 """What is reported of a prediction, and ranks."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.stats import norm, rankdata
 
 from mercer._typing import FloatArray, IntArray
@@ -82,7 +83,7 @@ def conformal_width(residuals: FloatArray, coverage: float = COVERAGE) -> float:
     return float(np.sort(np.abs(residuals))[place - 1])
 
 
-def mean_ranks(errors: Mapping[str, Sequence[float]]) -> dict[str, float]:
+def mean_ranks(errors: Mapping[str, ArrayLike]) -> dict[str, float]:
     """Mean over the sets of the rank of each method's error, 1 for the least; equal errors share their ranks' mean."""
     ranks = rankdata(np.array(list(errors.values())), axis=0)
     return dict(zip(errors, np.mean(ranks, axis=1).tolist(), strict=True))

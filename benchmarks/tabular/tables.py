@@ -80,8 +80,8 @@ def _cell(found: FloatArray, n_folds: int) -> str:
     """Mean ± standard error, and the number of folds in brackets if others have more."""
     if len(found) == 0:
         return "-"
-    error = f" ± {_digits(np.std(found, ddof=1) / np.sqrt(len(found)), 1)}" if len(found) > 1 else ""
-    return f"{rounded(np.mean(found))}{error}{'' if len(found) == n_folds else f' ({len(found)})'}"
+    error = f" ± {_digits(float(np.std(found, ddof=1)) / len(found) ** 0.5, 1)}" if len(found) > 1 else ""
+    return f"{rounded(float(np.mean(found)))}{error}{'' if len(found) == n_folds else f' ({len(found)})'}"
 
 
 def rounded(value: float) -> str:

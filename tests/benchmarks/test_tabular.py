@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import log_loss
 
-from benchmarks.tabular import pages, regression, sets
+from benchmarks.tabular import classification, pages, regression, sets
 from benchmarks.tabular.pages import MARKED, PAGES, fill, parts, write
 from benchmarks.tabular.regression import held_out
 from benchmarks.tabular.run import METHODS, Key, load, run, store
@@ -24,6 +25,7 @@ from benchmarks.tabular.scores import (
 )
 from benchmarks.tabular.sets import NEVER, Set, Split, random_folds, read
 from benchmarks.tabular.tables import rounded, table
+from mercer import ExactRegressor
 
 TOOK = Took(2.0, 3.0)
 
@@ -122,6 +124,43 @@ def test_the_spread_of_a_model_without_one_is_that_of_rows_held_out(n_rows):
     expected = LinearRegression().fit(X[:n_rows], y[:n_rows]).predict(X[n_rows:])
     np.testing.assert_allclose(predicted.mean, expected)
     assert scores(predicted, y[n_rows:], unit=1.0)["z2"] == pytest.approx(1.0, abs=0.3)
+
+
+def waves(n_rows):
+    """The first rows to train, 200 to test; the inputs have a scale of their own."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(5, 3, size=(n_rows + 200, 2))
+    y = 40 + 10 * np.sin(X[:, 0] / 3) + rng.normal(0, 1, len(X))
+    return Split(X[:n_rows], y[:n_rows], X[n_rows:], y[n_rows:])
+
+
+def test_the_spread_of_mercer_is_what_the_model_says(monkeypatch):
+    split, model = waves(80), ExactRegressor(noise=0.1)
+    monkeypatch.setattr(regression, "AutoRegressor", lambda random_state: model)
+    predicted = regression.METHODS["mercer"](split)
+    found = scores(predicted, split.y_test, unit=1.0)
+    assert found["log_density"] == pytest.approx(np.mean(model.log_density(split.X_test, split.y_test)))
+    np.testing.assert_array_equal([predicted.lower, predicted.upper], model.predict_interval(split.X_test))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in METHODS if name != "mercer"])
+def test_peers_predict_waves(name):
+    split = waves(150).standardised(targets=True)
+    found = scores(regression.METHODS[name](split), split.y_test, unit=1.0)
+    assert found["error"] < (1.0 if name == "linear" else 0.5)
+    assert 0.5 < found["z2"] < 2
+    assert found["coverage"] > 0.85
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in classification.METHODS if name != "mercer"])
+def test_peers_tell_classes(name):
+    split = waves(150).standardised(targets=False)
+    split = replace(split, y=np.digitize(split.y, [36, 44]), y_test=np.digitize(split.y_test, [36, 44]))
+    found = class_scores(classification.METHODS[name](split), split.y_test)
+    assert found["wrong"] < 0.45
+    assert found["log_loss"] < np.log(3)
 
 
 def test_a_missing_file_is_named(tmp_path, monkeypatch):
