@@ -24,6 +24,7 @@ from benchmarks import (
     start_up,
     strategies,
 )
+from benchmarks.tabular import pages as tabular
 
 TITLES: dict[str, Callable[[int], str]] = {
     "Forest cover type: a basis of few points": forest.report,
@@ -36,6 +37,7 @@ TITLES: dict[str, Callable[[int], str]] = {
     "Small models": compression.report,
     "Exported models": export.report,
     "Probabilities": probabilities.report,
+    "Tabular data": tabular.report,
     "One row": one_row.report,
     "Start-up": start_up.report,
 }

@@ -28,7 +28,7 @@ def report(rounds: int) -> str:
 
 def _speed(rounds: int) -> str:
     X, y = make_waves(10_000, n_features=5, noise=0.03, random_state=0)
-    options = {"n_basis": 1000, "noise": 1e-3, "random_state": 0}
+    options = {"n_basis": 1000, "noise": 1e-3, "random_state": 0, "intercept": False}
     lines = []
     for name, kernel in (("length scale 2, sums whitened", WAVES), ("length scale 0.7, plain sums", Gaussian(0.7))):
         models = {
@@ -94,7 +94,7 @@ def _rough(n: int) -> tuple[Any, Any]:
 
 
 def _compare(title: str, X: Any, y: Any, kernel: Any, noise: float) -> str:
-    options = {"n_basis": 300, "noise": noise, "random_state": 0}
+    options = {"n_basis": 300, "noise": noise, "random_state": 0, "intercept": False}
     committee = {
         name: CommitteeRegressor(kernel, partition=name, block_size=300, **options) for name in ("random", "kmeans")
     }
@@ -119,7 +119,7 @@ def _compare(title: str, X: Any, y: Any, kernel: Any, noise: float) -> str:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NegativeVarianceWarning)
             mean, std = model.predict(X[n:], return_std=True, **how)
-        variance = std**2 + noise
+        variance = std**2 + noise * model.scale_**2
         squares = (y[n:] - mean) ** 2
         known = np.isfinite(variance)
         rows.append([
