@@ -39,6 +39,8 @@ _GUESSING, _GUESSED = 4, 10.0
 _WORTH_GUESSING = 4  # times as many rows: the guess costs twice as much for each
 # A plain sum is refused for a noise so small that its rounding is a larger share of it than this.
 _REFUSED_ERROR = 1e-3
+# Rows by which a model is judged, so that its coverage is known to some percent.
+_ENOUGH = 200
 # Sums that should vanish, or be positive, are so up to this share of what they were: rounding, in float64.
 _FORGOTTEN = 1e-8
 # Where sums were so many times as large before rows were forgotten, their rounding is looked at; rows are not forgotten
@@ -176,7 +178,15 @@ class Summary:
         if self.sample is None:
             return None
         expansion, noise = self.solved
-        return leave_one_out(expansion, self.sample.table(), noise=noise, executor=Threads(1))
+        return leave_one_out(expansion, self._judges(self.sample), noise=noise, executor=Threads(1))
+
+    def _judges(self, sample: Sample) -> ArrayTable:
+        """The sample without basis points, if enough are left: the basis represents these better than new rows."""
+        table = sample.table()
+        points = {point.tobytes() for point in self.frame.basis.points.astype(np.float64) + 0.0}  # -0 is 0
+        rows = table.rows.read(0, table.n_rows) + 0.0
+        others = np.array([row.tobytes() not in points for row in rows], dtype=bool)
+        return table.subset(np.flatnonzero(others)) if np.count_nonzero(others) >= _ENOUGH else table
 
     def _choose_noise(self, path: RidgePath, choice: Choice) -> float:
         if choice == "gcv":
