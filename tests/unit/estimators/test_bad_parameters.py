@@ -38,7 +38,7 @@ BAD_PARAMETERS = [
     ("n_basis", 2.5, "n_basis"),
     ("variance", "fitc", "variance"),
     ("random_state", "seed", "random_state"),
-    ("kernel", "rbf", "kernel must be one of 'gaussian'"),
+    ("kernel", "gauss", "kernel must be one of 'gaussian'"),
     ("kernel", Gaussian, "kernel must be one of"),
     ("kernel", None, "kernel must be one of"),
     ("kernel", Gaussian(-1.0), "length_scale"),
