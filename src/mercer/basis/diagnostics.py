@@ -120,7 +120,7 @@ def nystrom_error(
     residual = np.maximum(prior - squared_projections(rows, kernel, kept, T, executor=executor), 0.0)
     random = check_random_state(random_state)
 
-    def sampled(diagonal: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def sampled(diagonal: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
         """Numbers of the drawn rows, the rows, and their whitened features."""
         index = _draw(diagonal, max(2, n_pairs_rows), random)
         sample = rows.take(index).astype(np.float64)

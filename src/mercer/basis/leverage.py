@@ -116,8 +116,8 @@ def ridge_leverage_scores(
 ) -> FloatArray:
     """Approximate scores of all rows, between 0 and 1, shape (n,).
 
-    Samples as large as theory asks would bring them within a factor of two of the exact ones with high probability. Here
-    samples have at most four times ``n_basis`` rows, and scores are mostly too large, up to twelve times.
+    Samples as large as theory asks would bring them within a factor of two of the exact ones with high probability.
+    Here samples have at most four times ``n_basis`` rows, and scores are mostly too large, up to twelve times.
     """
 
     def scored(some: Rows, sample: IntArray, chances: FloatArray) -> FloatArray:

@@ -43,7 +43,8 @@ class Reduction:
     # ρ² = |f - f'|² after each vector and, with metric="feature", each accepted step of the refinement; it never grows
     distances: FloatArray
     differences: FloatArray  # with metric="data", mean squared ones on the inputs after each accepted step; else empty
-    # ρ²/|f|², averaged over the outputs that are not zero; large where functions agree on the inputs (metric="data") and not elsewhere
+    # ρ²/|f|², averaged over the outputs that are not zero;
+    # large where functions agree on the inputs (metric="data") and not elsewhere
     relative_distance: float
     n_iter: int  # steps of the refinement
 

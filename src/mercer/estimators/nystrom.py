@@ -50,7 +50,7 @@ class NystromMachine(SummedOnBasis):
         """Remove rows; they must have been added with these targets (or labels) and weights.
 
         Exact up to the rounding of the sums. Rows of enormous weight or targets leave few digits of the others: where
-        what remains could be off by more than a thousandth or so, that is refused, or (if the noise is chosen) warned of.
+        what remains could be off by more than a thousandth or so, that is refused, or warned of if the noise is chosen.
         """
         self._validate_params()
         check_is_fitted(self)

@@ -15,8 +15,8 @@ from mercer.kernels.closed_form import OfInnerProduct
 class Polynomial(Kernel):
     r"""Polynomial kernel, :math:`A\,(s\,x^\top z + c)^p`.
 
-    It depends on where zero is: features that lie far from it, at 100 spreads and a degree of 3 already, leave no digits
-    to their differences. Estimators warn of that; subtract the means.
+    It depends on where zero is: features that lie far from it, at 100 spreads and a degree of 3 already, leave no
+    digits to their differences. Estimators warn of that; subtract the means.
 
     Parameters
     ----------

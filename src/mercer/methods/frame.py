@@ -79,10 +79,10 @@ def resolve_kernel(kernel: Any, table: ArrayTable, random_state: Any) -> Kernel:
     """
     unresolved = given_kernel(kernel, table.n_features)
     if not unresolved.needs_data:
-        kernel = unresolved.resolve(np.empty((0, table.n_features)))
-        if isinstance(kernel, Linear | Polynomial):
-            _warn_of_offset(kernel, table.rows.take(sample_rows(np.arange(table.n_rows), _OFFSET_SAMPLE)))
-        return kernel
+        given: Kernel = unresolved.resolve(np.empty((0, table.n_features)))
+        if isinstance(given, Linear | Polynomial):
+            _warn_of_offset(given, table.rows.take(sample_rows(np.arange(table.n_rows), _OFFSET_SAMPLE)))
+        return given
     positive = np.arange(table.n_rows) if table.weights is None else np.flatnonzero(table.weights)
     if len(positive) > _MEDIAN_SAMPLE:
         rng = check_random_state(random_state)
@@ -101,8 +101,8 @@ def _warn_of_offset(kernel: Kernel, rows: FloatArray) -> None:
     rank, centred = (len(pivoted_cholesky(kernel(each), tolerance=tolerance).order) for each in (rows, rows - middle))
     if centred > rank:
         warn(
-            f"the features of X lie up to {np.max(np.abs(middle)):.3g} from zero, which leaves a {type(kernel).__name__} "
-            f"kernel {rank} independent functions of at least {centred}: subtract their means, for example by "
+            f"the features of X lie up to {np.max(np.abs(middle)):.3g} from zero, which leaves a "
+            f"{type(kernel).__name__} kernel {rank} independent functions of at least {centred}: subtract their means, for example by "
             "sklearn.preprocessing.StandardScaler.",
             UserWarning,
         )

@@ -41,6 +41,7 @@ _WORTH_GUESSING = 4  # times as many rows: the guess costs twice as much for eac
 _REFUSED_ERROR = 1e-3
 # Rows by which a model is judged, so that its coverage is known to some percent.
 _ENOUGH = 200
+_FEWEST = float(np.finfo(np.float64).eps) / _REFUSED_ERROR  # share of a sum that is no rounding of it
 # Sums that should vanish, or be positive, are so up to this share of what they were: rounding, in float64.
 _FORGOTTEN = 1e-8
 # Where sums were so many times as large before rows were forgotten, their rounding is looked at; rows are not forgotten
@@ -129,6 +130,8 @@ class Summary:
         if sample is not None and len(sample.targets):
             zero = np.all(sample.targets == self.target_shift, axis=0)
         _check_digits(rest, before, zero)
+        if rest.weight_squares <= _FEWEST * before.weight_squares:  # whose digits are lost long before those of Σω
+            rest = replace(rest, weight_squares=_weight_squares(rest.total_weight, sample))
         new = replace(self, statistics=rest, sample=sample, heaviest=max(self.heaviest, before.total_weight))
         if not isinstance(self.settings.noise, str):
             new._check_noise(float(self.settings.noise))
@@ -296,18 +299,24 @@ def _magnified_rounding(frame: Frame, total_weight: float) -> float:
 
 def _check_digits(rest: NormalStatistics, before: NormalStatistics, zero: AnyArray) -> None:
     """Refuse a difference of which rounding is a visible share: weights, or squares of targets that are not zero."""
-    fewest = float(np.finfo(np.float64).eps) / _REFUSED_ERROR
-    if rest.total_weight <= fewest * before.total_weight:
+    if rest.total_weight <= _FEWEST * before.total_weight:
         raise ValueError(
             f"the rows to forget have {before.total_weight / max(rest.total_weight, 1e-300):.1e} times the weight of "
             "the others, whose digits are lost in the sums: fit the remaining rows anew."
         )
     squares, total = (np.diagonal(each.moments)[:-1] for each in (rest, before))
-    if np.any((squares <= fewest * total) & (total > 0) & ~zero):
+    if np.any((squares <= _FEWEST * total) & (total > 0) & ~zero):
         raise ValueError(
             "the rows to forget have targets so large that the digits of the others' are lost in the sums: fit the "
             "remaining rows anew."
         )
+
+
+def _weight_squares(total: float, sample: Sample | None) -> float:
+    """Σω² by a sample of the weights ω with this sum; as if they were 1 where there is none."""
+    if sample is None or len(sample.weights) == 0:
+        return total
+    return total * float(np.sum(sample.weights**2) / np.sum(sample.weights))
 
 
 def _positive(sums: FloatArray, before: FloatArray, *, must_vanish: bool) -> bool:

@@ -32,7 +32,7 @@ def data():
 @pytest.mark.parametrize("kernel", [Gaussian(1.0), Matern(1.0)], ids=str)
 @pytest.mark.parametrize("weight", [1e6, 1e12])
 def test_conjugate_gradients_with_one_row_of_enormous_weight(data, kernel, weight):
-    rows, targets, new = data
+    rows, targets, _ = data
     weights = np.ones(200)
     weights[0] = weight
     options = {"noise": 1e-6, "intercept": True, "random_state": 0}
@@ -61,7 +61,7 @@ def test_forgetting_is_refused_where_no_digits_of_the_rest_are_left(data, noise)
     model = NystromRegressor(Gaussian(1.0), basis=rows[::10], noise=noise).partial_fit(rows[:150], targets[:150])
     model.partial_fit(*gone)
     before = model.predict(new)
-    with pytest.raises(ValueError, match="times the weight of the others, whose digits are lost.*anew"):
+    with pytest.raises(ValueError, match=r"times the weight of the others, whose digits are lost.*anew"):
         model.forget(*gone)
     np.testing.assert_array_equal(model.predict(new), before)
 
@@ -71,7 +71,7 @@ def test_forgetting_in_two_steps_remembers_the_rounding(data):
     gone = (rows[150:], targets[150:], np.full(50, 1e11))
     model = NystromRegressor(Gaussian(1.0), basis=rows[::10], noise=0.1).partial_fit(rows[:150], targets[:150])
     model.partial_fit(*gone).forget(*(each[:25] for each in gone))
-    with pytest.raises(ValueError, match="too small for what is left of sums.*anew"):
+    with pytest.raises(ValueError, match=r"too small for what is left of sums.*anew"):
         model.forget(*(each[25:] for each in gone))
     model.noise = 1e4
     model.forget(*(each[25:] for each in gone))
@@ -81,7 +81,7 @@ def test_forgetting_rows_of_enormous_targets_is_refused(data):
     rows, targets, _ = data
     model = NystromRegressor(Gaussian(1.0), basis=rows[::10], noise=0.1).partial_fit(rows[:150], targets[:150])
     model.partial_fit(rows[150:], 1e9 * targets[150:])
-    with pytest.raises(ValueError, match="targets so large that the digits of the others' are lost"):
+    with pytest.raises(ValueError, match=r"targets so large that the digits of the others' are lost"):
         model.forget(rows[150:], 1e9 * targets[150:])
 
 
@@ -99,7 +99,7 @@ def test_a_committee_warns_of_weights_over_24_orders_of_magnitude_and_takes_12(d
     rows, targets, _ = data
     powers = np.random.default_rng(1).uniform(-6, 6, 200)
     options = {"basis": rows[::6], "block_size": block_size, "noise": 0.1, "random_state": 0}
-    with pytest.warns(JitterWarning, match="weights of a smaller range"):
+    with pytest.warns(JitterWarning, match=r"weights of a smaller range"):
         CommitteeRegressor(Matern(1.0), **options).fit(rows, targets, 10.0 ** (2 * powers))
     model = CommitteeRegressor(Matern(1.0), **options).fit(rows, targets, 10.0**powers)
     if block_size == 200:  # one block: the exact process at the basis points
@@ -107,11 +107,13 @@ def test_a_committee_warns_of_weights_over_24_orders_of_magnitude_and_takes_12(d
         np.testing.assert_allclose(model.predict(rows[::6]), exact.predict(rows[::6]), rtol=0, atol=1e-7)
 
 
-@pytest.mark.parametrize("estimator", [ExactRegressor(), NystromRegressor(), OnlineRegressor(), ExactClassifier()], ids=str)
+@pytest.mark.parametrize(
+    "estimator", [ExactRegressor(), NystromRegressor(), OnlineRegressor(), ExactClassifier()], ids=str
+)
 @pytest.mark.parametrize("size", [1e300, 1e-300])
 def test_weights_whose_squares_are_no_numbers_are_refused(data, estimator, size):
     rows, targets, _ = data
-    with pytest.raises(ValueError, match="sample_weight goes up to .*scale it to a mean of 1"):
+    with pytest.raises(ValueError, match=r"sample_weight goes up to .*scale it to a mean of 1"):
         estimator.fit(rows, targets > 5, np.full(200, size))
 
 
@@ -149,7 +151,7 @@ def test_a_polynomial_of_inputs_far_from_zero_warns(data, estimator):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         estimator(Polynomial(3)).fit(rows + 1e4, targets)
-    message = r"lie up to 1e\+04 from zero, which leaves a Polynomial kernel 2 independent functions of at least 10"
+    message = r"lie up to 1e\+04 from zero, which leaves a Polynomial kernel \d independent functions of at least 10"
     assert any(re.search(message, str(each.message)) for each in caught)
 
 

@@ -114,6 +114,15 @@ def test_a_model_that_does_not_generalise_says_so():
         NystromRegressor(Gaussian(20.0), n_basis=150, noise=1e-9, random_state=0).fit(rows, y)
 
 
+@pytest.mark.filterwarnings("error::mercer.exceptions.GeneralisationWarning")
+@BOTH
+def test_a_model_that_generalises_does_not_say_so(estimator):
+    rows, y = draw(60)
+    for offset in (0.0, 1e3):
+        estimator(Matern(1.0)).fit(rows, y + offset)
+        estimator(Matern(1.0), noise=0.1).fit(rows, y + offset)
+
+
 def test_few_rows_have_intervals_of_students_distribution():
     rows, y = draw(12)
     with pytest.warns(UserWarning, match="12 rows are too few"):
