@@ -100,6 +100,7 @@ class KernelClassifier(ClassifierMixin, Shell):
     def _evaluate(self, X: Any) -> FloatArray:
         return self._evaluate_rows(read_rows(self, X, reset=False))
 
+    @on_its_threads
     def _probabilities(self) -> Probabilities | None:
         """Fitted when they are first asked for, and kept with the values that they were fitted to."""
         calibration, coding = self._calibration(), self._coding
