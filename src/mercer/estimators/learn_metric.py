@@ -102,7 +102,7 @@ def learn_metric(
     deadline, rng = time.monotonic() + limit, check_random_state(random_state)
     seed = int(rng.randint(2**31 - 1))
     labels = _are_labels(np.asarray(y)) if classification is None else bool(classification)
-    reader = (NystromClassifier if labels else NystromRegressor)(n_basis=n_basis, n_jobs=n_jobs, verbose=verbose)
+    reader = (NystromClassifier if labels else NystromRegressor)(n_basis=n_basis, n_jobs=n_jobs)
     reader._validate_params()
     table = reader._read(X, y, sample_weight, first=True)
 

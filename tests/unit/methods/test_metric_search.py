@@ -44,8 +44,8 @@ def test_directions_are_found_from_one_length_scale_for_all_inputs_and_from_one_
         trials = refine(X, y, Matern(start, nu=1.5))
         metric = trials[0].kernel.metric
         assert np.sum(metric.importance[:2]) > 0.95
-        values, vectors = np.linalg.eigh(metric.map @ metric.map.T)
-        assert abs(vectors[:, -1] @ np.array([1, 1, 0, 0])) / np.sqrt(2) > 0.98
+        vectors = np.linalg.svd(metric.map)[0]
+        assert abs(vectors[:, 0] @ np.array([1, 1, 0, 0])) / np.sqrt(2) > 0.98
         assert trials[0].error < 0.5 * min(each.error for each in trials if each.round == 0)
 
 
@@ -63,7 +63,9 @@ def test_the_best_of_several_starts_is_taken():
     poor, good = Gaussian(0.01 * unit), Gaussian(np.array([1, 1, 50, 50]) * unit)
     trials = refine(X, y, poor, others=[good], rounds=0)
     importance = trials[0].kernel.metric_importance_
-    np.testing.assert_allclose(importance, good.length_scale**-2.0 * unit**2 / np.sum(good.length_scale**-2.0 * unit**2))
+    np.testing.assert_allclose(
+        importance, good.length_scale**-2.0 * unit**2 / np.sum(good.length_scale**-2.0 * unit**2)
+    )
 
 
 def test_diagonal_metrics_stay_diagonal():
