@@ -87,8 +87,7 @@ class AutoMachine(Shell):
         self._say(f"{reason}; {time.monotonic() - began:.1f} s in all")
         if tried < N_CANDIDATES:
             warn(
-                f"time_limit={limit:g} s was enough for {tried} of {N_CANDIDATES} kernels: the best of these "
-                "is used.",
+                f"time_limit={limit:g} s was enough for {tried} of {N_CANDIDATES} kernels: the best of these is used.",
                 UserWarning,
             )
 

@@ -23,7 +23,7 @@ from mercer._typing import FloatArray, IntArray
 from mercer.basis import Basis
 from mercer.basis.uniform import draw_rows
 from mercer.engine import ArrayRows, ArrayTable, Executor
-from mercer.kernels import Metric, Stationary
+from mercer.kernels import Kernel, Metric, Stationary
 from mercer.kernels.stationary import centre_of, median_distance
 from mercer.methods.frame import Frame
 from mercer.methods.metric import metric_steps
@@ -111,15 +111,9 @@ class _Search:
         """Fit to mapped rows, and leave rows out one by one."""
         mapped = ArrayRows(self.centred @ A, checked=True)
         table = replace(self.table, rows=mapped)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a bad candidate is one that is not taken
-            frame = Frame.build(self.shape, Basis(points=mapped.take(self.index)), np.dtype(np.float64))
-            settings = Settings(noise="auto", intercept=True, prior=True)
-            summary = Summary.start(frame, table, settings, once=self.executor).plus(table, self.executor)
-            (expansion, noise), calibration = summary.solved, summary.calibration
-        error = np.inf if calibration is None else calibration.relative_error()
+        expansion, noise, error = fit_and_judge(table, self.shape, mapped.take(self.index), executor=self.executor)
         kernel = clone(self.shape).set_params(length_scale=Metric(A * self.unit[:, np.newaxis], self.unit))
-        trial = MetricTrial(number, kernel, noise, error if np.isfinite(error) else np.inf)
+        trial = MetricTrial(number, kernel, noise, error)
         self.trials.append(trial)
         self.say(f"metric, round {number}: noise {noise:.2g}, leave-one-out error {np.sqrt(trial.error):.4g}")
         return _Fit(trial, A, expansion)
@@ -153,6 +147,20 @@ class _Search:
     def _distance(self, A: FloatArray) -> float:
         """Median distance of mapped rows."""
         return median_distance(self.centred[:: -(-len(self.centred) // _MEDIAN_ROWS)] @ A)
+
+
+def fit_and_judge(
+    table: ArrayTable, kernel: Kernel, points: FloatArray, *, executor: Executor
+) -> tuple[KernelExpansion, float, float]:
+    """The model on these points with the likeliest noise, that noise, and the leave-one-out error; without warnings."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a bad candidate is one that is not taken
+        frame = Frame.build(kernel, Basis(points=points), np.dtype(np.float64))
+        settings = Settings(noise="auto", intercept=True, prior=True)
+        summary = Summary.start(frame, table, settings, once=executor).plus(table, executor)
+        (expansion, noise), calibration = summary.solved, summary.calibration
+    error = np.inf if calibration is None else calibration.relative_error()
+    return expansion, noise, error if np.isfinite(error) else np.inf
 
 
 def _map(kernel: Stationary, n_features: int) -> FloatArray:

@@ -10,23 +10,19 @@ other overall scales, since a basis follows a smoother function better, and with
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from mercer._typing import FloatArray, IntArray
-from mercer.basis import Basis
 from mercer.basis.uniform import draw_rows
 from mercer.engine import ArrayRows, ArrayTable, Executor
 from mercer.kernels import Kernel, Matern, Stationary
 from mercer.kernels.stationary import median_distance
 from mercer.methods.exact import fit_exact
-from mercer.methods.frame import Frame
 from mercer.methods.likelihood import DECIDING_ROWS, maximise_likelihood
-from mercer.methods.metric_search import LEARNING_ROWS, refine_metric, rows_in_memory
-from mercer.methods.nystrom import Settings, Summary
+from mercer.methods.metric_search import LEARNING_ROWS, fit_and_judge, refine_metric, rows_in_memory
 
 _JUDGING_ROWS = 3 * DECIDING_ROWS
 _STEPS = 60  # of the search with a length scale per feature
@@ -123,7 +119,7 @@ def judge_on_basis(
 
     def try_out(name: str, kernel: Kernel) -> Candidate:
         began = time.monotonic()
-        noise, error = _error_on_basis(some, kernel, points, executor)
+        _, noise, error = fit_and_judge(some, kernel, points, executor=executor)
         tried.append(Candidate(name, kernel, noise, error, time.monotonic() - began))
         say(f"{name}, on {len(points)} points: error {np.sqrt(error):.3f}, {tried[-1].seconds:.1f} s")
         return tried[-1]
@@ -161,18 +157,6 @@ def _stretched(kernel: Kernel, factor: float) -> Kernel:
             if name.endswith("length_scale")
         }
     )
-
-
-def _error_on_basis(table: ArrayTable, kernel: Kernel, points: FloatArray, executor: Executor) -> tuple[float, float]:
-    """The likeliest noise of a model on these points, and its error as in ``_left_out_error``."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a bad candidate is one that is not taken
-        frame = Frame.build(kernel, Basis(points=points), np.dtype(np.float64))
-        settings = Settings(noise="auto", intercept=True, prior=True)
-        summary = Summary.start(frame, table, settings, once=executor).plus(table, executor)
-        calibration = summary.calibration
-    error = np.inf if calibration is None else calibration.relative_error()
-    return summary.solved[1], error if np.isfinite(error) else np.inf
 
 
 def _standardised(targets: FloatArray) -> FloatArray:
