@@ -1,8 +1,8 @@
 """A model with default settings does not depend on the units of its targets and of its inputs.
 
 Targets c·y + s give predictions c·f + s, standard deviations |c|·std; inputs a·x + t give the same predictions, for
-length scales and cut-offs are found from the rows. Where the noise is chosen, by the minimum of a function that
-rounding moves, predictions are as accurate as the minimum. Searches over many parameters (``PseudoInputRegressor``,
+length scales and cut-offs are found from the rows. The noise is the minimum of a function that rounding moves:
+predictions are as accurate as the minimum. Searches over many parameters (``PseudoInputRegressor``,
 ``AutoRegressor``) stop on the way to one: rounding moves where, and a shift changes the rounding of all rows. They are
 tried with powers of two, which do not round.
 """

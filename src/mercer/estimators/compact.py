@@ -330,7 +330,7 @@ class CompactClassifier(KernelClassifier, CompactMachine):
     coefficients_ : array (n, outputs)
         Weights of the training rows: one output for two classes, one per class for more.
     intercept_ : array (outputs,)
-    kernel_, nnz_, solver_, fill_in_, condition_estimate_, min_eigenvalue_, coverage_, n_iter_, expansion_
+    kernel_, noise_, nnz_, solver_, fill_in_, condition_estimate_, min_eigenvalue_, coverage_, n_iter_, expansion_
         As in ``CompactRegressor``.
 
     See Also

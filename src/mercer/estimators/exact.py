@@ -154,9 +154,10 @@ class ExactRegressor(KernelRegressor, ExactMachine):
     ----------
     kernel : str, kernel or callable, default="gaussian"
         As in ``NystromRegressor``, or "precomputed": X is then the kernel matrix.
-    noise : float, default=0.1
-        λ, added to the diagonal of the kernel matrix. 0 interpolates.
-    intercept : bool, default=False
+    noise : float, "auto", "gcv" or "loo", default="auto"
+        λ, added to the diagonal of the kernel matrix. How it is chosen: see ``NystromRegressor``; of more than 1500
+        rows, 1500 decide. 0 interpolates.
+    intercept : bool, default=True
         Whether to add a constant b that is not penalised; True gives the LS-SVM.
     solver : {"cholesky", "cg"}, default="cholesky"
         "cg" never stores the kernel matrix; it gives no error bars.
@@ -176,11 +177,20 @@ class ExactRegressor(KernelRegressor, ExactMachine):
     coefficients_ : array (n,) or (n, p)
         Weights of the training rows (those of positive weight).
     intercept_ : float or array (p,)
+<<<<<<< HEAD
     scale_, calibration_, loo_error_
         As in ``NystromRegressor``; need ``solver="cholesky"``, but for ``scale_``.
     log_marginal_likelihood_ : float
         Of the targets, at the best σ, summed over the outputs (restricted, with an intercept); needs
         ``solver="cholesky"``.
+=======
+    noise_ : float
+        λ in use: the one given or chosen; the noise variance is λ·scale_².
+    scale_ : float or array (p,)
+        σ, the likeliest standard deviation of the prior, in units of y; standard deviations are multiplied by it.
+    calibration_, loo_error_ : float or array (p,)
+        As in ``NystromRegressor``; not with ``solver="cg"``, nor without noise.
+>>>>>>> h-path
     jitter_ : float
         What was added to the diagonal beyond the noise; usually 0.
     n_iter_ : int
@@ -191,10 +201,13 @@ class ExactRegressor(KernelRegressor, ExactMachine):
     See Also
     --------
     NystromRegressor : The same on a basis of few points, for many rows.
+    CompactRegressor : The same with a kernel of compact support, on a sparse matrix.
 
     Notes
     -----
     A weight ω divides the noise of its row, which makes a row of weight 2 the same as the row twice.
+
+    Beside ``predict`` there are ``predict_interval`` and ``log_density`` for new observations, and ``loo_residuals``.
 
     Examples
     --------
@@ -251,7 +264,7 @@ class ExactRegressor(KernelRegressor, ExactMachine):
 class ExactClassifier(KernelClassifier, ExactMachine):
     """Kernel classification on the full kernel matrix: least squares on ±1, one class against the rest.
 
-    With ``intercept=True`` this is the LS-SVM classifier.
+    With ``intercept=True``, the default, this is the LS-SVM classifier.
 
     Parameters
     ----------
@@ -271,6 +284,8 @@ class ExactClassifier(KernelClassifier, ExactMachine):
     coefficients_ : array (n, outputs)
         Weights of the training rows (those of positive weight): one output for two classes, one per class for more.
     intercept_ : array (outputs,)
+    noise_ : float
+        λ in use: the one given or chosen.
     expansion_ : KernelExpansion
         The model; it keeps no factor of the kernel matrix, so it is small, and has no variance.
 

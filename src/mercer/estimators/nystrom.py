@@ -82,6 +82,7 @@ class NystromMachine(SummedOnBasis):
         return Settings(noise=self._total_noise, intercept=bool(self.intercept), prior=self.variance == "dtc")
 
     def _calibration(self) -> Calibration | None:
+        _ = self._solved
         return self._summary.calibration
 
     @property
@@ -151,10 +152,12 @@ class NystromRegressor(KernelRegressor, NystromMachine):
     basis : str, strategy or array (m, d), default="uniform"
         How basis points are chosen: a name ("uniform"), a strategy of ``mercer.basis``, or the points themselves.
         ``partial_fit`` chooses them from the first rows it is given.
-    noise : float or "gcv", default=0.1
-        λ. "gcv" chooses it by generalised cross-validation on the whole path, from one eigendecomposition; a weight
-        then counts as that many rows.
-    intercept : bool, default=False
+    noise : float, "auto", "gcv" or "loo", default="auto"
+        λ, relative to the prior's variance; one for all outputs. "auto" takes the likeliest (marginal likelihood,
+        restricted with an intercept, at the best ``scale_``), or that of the least leave-one-out error if the likeliest
+        predicts rows that are left out worse than the mean does; "loo" always the latter; "gcv" minimises generalised
+        cross-validation. All come from one eigendecomposition, and a weight counts as that many rows. 0 interpolates.
+    intercept : bool, default=True
         Whether to add a constant b that is not penalised.
     variance : {"dtc", "sor"}, default="dtc"
         Form of the predictive variance. "dtc" grows to the prior's far from the basis; "sor" leaves out what the basis
@@ -181,10 +184,22 @@ class NystromRegressor(KernelRegressor, NystromMachine):
     coefficients_ : array (rank_,) or (rank_, p)
     intercept_ : float or array (p,)
     noise_ : float
+<<<<<<< HEAD
         λ in use.
     log_marginal_likelihood_ : float
         Of the targets seen, by the model on the basis, at the best σ, summed over the outputs (restricted, with an
         intercept).
+=======
+        λ in use: the one given or chosen; the noise variance is λ·scale_².
+    scale_ : float or array (p,)
+        σ, the likeliest standard deviation of the prior, in units of y; standard deviations are multiplied by it.
+    calibration_ : float or array (p,)
+        Mean squared standardised residual of rows that are left out: 1 if the spread is right, above if it is too
+        small. This and ``loo_error_`` need a noise above zero, and come from up to 2048 of the rows seen, without the
+        basis points if 200 others are among them.
+    loo_error_ : float or array (p,)
+        Root of the mean squared residual of rows that are left out.
+>>>>>>> h-path
     n_seen_ : int
         Rows in the statistics.
     statistics_ : NormalStatistics
@@ -195,10 +210,17 @@ class NystromRegressor(KernelRegressor, NystromMachine):
     See Also
     --------
     ExactRegressor : All rows as basis.
+    CommitteeRegressor : Accounts for what the basis leaves of the kernel.
+    cross_validate_path : Errors of held-out rows for many noises, in one pass.
 
     Notes
     -----
     A row of weight 2 is the same as the row twice.
+
+    Beside ``predict`` there are ``predict_interval`` and ``log_density`` for new observations, ``noise_path`` for many
+    noises, and ``partial_fit``, ``merge`` and ``forget`` for rows that come and go. If rows that are left out are
+    predicted worse than by the mean, ``fit`` gives a ``GeneralisationWarning``; after ``partial_fit`` the first use of
+    the model does.
 
     The system is solved in whitened form, :math:`\lambda I + L^{-1}K_{mn}K_{nm}L^{-\top}` with
     :math:`K_{mm} = LL^\top`. Where rounding of :math:`K_{mn}K_{nm}` could matter beside λ, the features are whitened
@@ -212,7 +234,7 @@ class NystromRegressor(KernelRegressor, NystromMachine):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(0, 6, size=(10_000, 1))
     >>> y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=10_000)
-    >>> model = NystromRegressor(n_basis=50, noise="gcv", random_state=0).fit(X, y)
+    >>> model = NystromRegressor(n_basis=50, random_state=0).fit(X, y)
     >>> mean, std = model.predict([[1.5], [3.0]], return_std=True)
     >>> mean.round(2)
     array([1.  , 0.14])
@@ -261,6 +283,11 @@ class NystromClassifier(KernelClassifier, NystromMachine):
     See Also
     --------
     ExactClassifier : All rows as basis.
+    cross_validate_path : Errors of held-out rows for many noises, in one pass.
+
+    Notes
+    -----
+    ``predict_proba`` is fitted to leave-one-out values, for which the noise must be above zero.
 
     Examples
     --------

@@ -48,7 +48,8 @@ class ReducedRankRegressor(KernelRegressor, OnBasis, Shell):
     noise_ : float
         λ in use: the one given or chosen.
     kernel_, basis_, basis_index_, rank_, intercept_, scale_, calibration_, loo_error_, expansion_
-        As in ``NystromRegressor``; the leave-one-out residuals are this model's own, of up to 512 rows.
+        As in ``NystromRegressor``; the leave-one-out residuals are this model's own, of up to 256 rows. Those whose
+        variance is negative count in ``loo_error_``, but not in ``calibration_`` and intervals.
 
     See Also
     --------
