@@ -78,8 +78,8 @@ def _warn_of_offset(kernel: Kernel, rows: FloatArray) -> None:
     if centred > rank:
         warn(
             f"the features of X lie up to {np.max(np.abs(middle)):.3g} from zero, which leaves a "
-            f"{type(kernel).__name__} kernel {rank} independent functions of at least {centred}: subtract their means, for example by "
-            "sklearn.preprocessing.StandardScaler.",
+            f"{type(kernel).__name__} kernel {rank} independent functions of at least {centred}: subtract their "
+            "means, for example by sklearn.preprocessing.StandardScaler.",
             UserWarning,
         )
 
