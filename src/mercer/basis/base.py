@@ -144,7 +144,7 @@ def choose_basis(basis: Any, rows: Rows, targets: FloatArray, kernel: Kernel, n_
     if isinstance(basis, BasisStrategy):
         return basis.select(rows, targets, kernel, n_basis, **options)
     if isinstance(basis, str) or basis is None:
-        names = ", ".join(map(repr, named))
+        names = ", ".join(repr(name) for name in sorted(named, key=lambda name: (name != "uniform", name)))
         msg = f"basis must be one of {names}, a strategy of mercer.basis, or an array of points; got {basis!r}."
         raise ValueError(msg)
     return Basis(points=check_points(basis, rows.n_features))

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mercer._stored import Sometimes, stored
+from mercer._stored import stored
 from mercer._stored.checks import need
 from mercer._typing import FloatArray, RandomState
 from mercer._validation import Integral, Interval, Real, check_is_fitted, check_random_state, parameters
@@ -113,6 +113,12 @@ class AutoMachine(Shell):
             print(f"{type(self).__name__}: {message}", file=sys.stderr, flush=True)
 
     @property
+    def noise_(self) -> float:
+        """λ in use."""
+        check_is_fitted(self)
+        return float(self.model_.noise_)
+
+    @property
     def _n_outputs(self) -> int:
         return int(self.model_._n_outputs)
 
@@ -134,11 +140,11 @@ class AutoMachine(Shell):
 class AutoRegressor(KernelRegressor, AutoMachine):
     """Kernel regression that needs no settings: give it rows and targets.
 
-    Columns are put on a robust scale, and on that of their ranks. Kernels with a length scale for each feature are
-    found by marginal likelihood on a sample and judged by their leave-one-out errors. Then all rows are fitted: exactly
-    up to 6000 of them, else on a basis (subset of representers) of as many points as the time limit and the memory
-    allow. The noise is chosen by marginal likelihood, and the
-    spread is calibrated by leave-one-out residuals.
+    Columns are put on a robust scale, and on that of their ranks. Kernels with a length scale for each of these, and sums
+    of two, are found by marginal likelihood on 1000 rows and judged by leave-one-out errors of 3000. Then all rows are
+    fitted: exactly up to 6000 of them, else on a basis (subset of representers) of as many points as the time limit and
+    the memory allow, for which the best kernels are judged once more, with other overall scales and a learned metric.
+    The noise is chosen by marginal likelihood, and the spread is calibrated by leave-one-out residuals.
 
     Parameters
     ----------
@@ -183,7 +189,6 @@ class AutoRegressor(KernelRegressor, AutoMachine):
     """
 
     model_: ExactRegressor | NystromRegressor = field(init=False)
-    _extra_noise: Sometimes[float] = field(init=False)
 
     _exact = ExactRegressor
     _on_basis = NystromRegressor
@@ -193,23 +198,8 @@ class AutoRegressor(KernelRegressor, AutoMachine):
         super().check_stored()
         need(self.model_._flat == self._flat, "a model has other outputs than its estimator.")
 
-    def _fit(self, table: ArrayTable) -> None:
-        super()._fit(table)
-        calibration = self.model_._calibration()
-        self._extra_noise = 0.0 if calibration is None else calibration.extra_noise()
-
     def _given(self, table: ArrayTable) -> Any:
         return table.targets[:, 0] if self._flat else table.targets
-
-    @property
-    def noise_(self) -> float:
-        """λ of an observation: the model's, and what the residuals of rows that are left out add to it."""
-        check_is_fitted(self)
-        return float(self.model_.noise_) + getattr(self, "_extra_noise", 0.0)
-
-    def _calibration(self) -> Calibration | None:
-        calibration = self.model_._calibration()
-        return None if calibration is None else calibration.with_noise(getattr(self, "_extra_noise", 0.0))
 
     def _scales(self) -> FloatArray:
         """Those of the model, calibrated: the mean squared standardised residual is 1."""
@@ -271,12 +261,6 @@ class AutoClassifier(KernelClassifier, AutoMachine):
     """
 
     model_: ExactClassifier | NystromClassifier = field(init=False)
-
-    @property
-    def noise_(self) -> float:
-        """λ in use."""
-        check_is_fitted(self)
-        return float(self.model_.noise_)
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {**AutoMachine._parameter_constraints, **CLASS_WEIGHT}
     _exact = ExactClassifier

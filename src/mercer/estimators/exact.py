@@ -177,20 +177,15 @@ class ExactRegressor(KernelRegressor, ExactMachine):
     coefficients_ : array (n,) or (n, p)
         Weights of the training rows (those of positive weight).
     intercept_ : float or array (p,)
-<<<<<<< HEAD
-    scale_, calibration_, loo_error_
-        As in ``NystromRegressor``; need ``solver="cholesky"``, but for ``scale_``.
-    log_marginal_likelihood_ : float
-        Of the targets, at the best σ, summed over the outputs (restricted, with an intercept); needs
-        ``solver="cholesky"``.
-=======
     noise_ : float
         λ in use: the one given or chosen; the noise variance is λ·scale_².
     scale_ : float or array (p,)
         σ, the likeliest standard deviation of the prior, in units of y; standard deviations are multiplied by it.
     calibration_, loo_error_ : float or array (p,)
         As in ``NystromRegressor``; not with ``solver="cg"``, nor without noise.
->>>>>>> h-path
+    log_marginal_likelihood_ : float
+        Of the targets, at the best σ, summed over the outputs (restricted, with an intercept); needs
+        ``solver="cholesky"``.
     jitter_ : float
         What was added to the diagonal beyond the noise; usually 0.
     n_iter_ : int

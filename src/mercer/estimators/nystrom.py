@@ -184,12 +184,6 @@ class NystromRegressor(KernelRegressor, NystromMachine):
     coefficients_ : array (rank_,) or (rank_, p)
     intercept_ : float or array (p,)
     noise_ : float
-<<<<<<< HEAD
-        λ in use.
-    log_marginal_likelihood_ : float
-        Of the targets seen, by the model on the basis, at the best σ, summed over the outputs (restricted, with an
-        intercept).
-=======
         λ in use: the one given or chosen; the noise variance is λ·scale_².
     scale_ : float or array (p,)
         σ, the likeliest standard deviation of the prior, in units of y; standard deviations are multiplied by it.
@@ -199,7 +193,9 @@ class NystromRegressor(KernelRegressor, NystromMachine):
         basis points if 200 others are among them.
     loo_error_ : float or array (p,)
         Root of the mean squared residual of rows that are left out.
->>>>>>> h-path
+    log_marginal_likelihood_ : float
+        Of the targets seen, by the model on the basis, at the best σ, summed over the outputs (restricted, with an
+        intercept).
     n_seen_ : int
         Rows in the statistics.
     statistics_ : NormalStatistics

@@ -23,7 +23,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 from scipy.stats import t as student
 
 from mercer._stored import stored
@@ -34,8 +33,6 @@ from mercer.model.expansion import KernelExpansion
 
 SAMPLE = 2048  # rows: the coverage of an interval is then known to half a percent
 _PIECE = 8192  # rows that are looked at together
-_EXTRA_NOISES = np.logspace(-6, 3, 28)  # candidates, relative to the mean variance
-_WORTH_IT = 2.0  # of twice the log-likelihood, that another parameter must gain (Akaike)
 _SEED = 0  # a sample is the same for the same rows, whatever the estimator's random_state
 
 
@@ -187,35 +184,6 @@ class Calibration:
         """Mean squared standardised residual of each output, (p,): 1 if the spread is right."""
         scores, weights = self.standardised(scale)
         return _mean(scores**2, weights) if len(weights) else np.full(len(scale), np.inf)
-
-    def with_noise(self, extra: float) -> Calibration:
-        """What is expected if an observation has this much more noise, in units of σ²."""
-        return replace(self, variances=self.variances + extra / np.minimum(self.weights, 1.0))
-
-    def extra_noise(self) -> float:
-        """The noise, beyond that of the model, with which the residuals are likeliest; each output has its best scale.
-
-        A likelihood with few length scales for many rows can be too sure of rows that others nearly repeat.
-        """
-        unit = float(np.mean(self.variances)) if len(self.variances) else 0.0
-        varied = self.error > 0 if unit > 0 else np.zeros(0, dtype=bool)
-        if not np.any(varied):
-            return 0.0
-        squares = (self.residuals[:, varied] / self.error[varied]) ** 2
-        share, total = np.minimum(self.weights, 1.0), np.sum(self.weights)
-
-        def misfit(extra: float) -> float:
-            # -2 log p/n = log σ² + mean of log v, with σ² = mean of r²/v
-            variances = self.variances + extra / share
-            scales = _mean(squares / variances[:, np.newaxis], self.weights)
-            return float(np.mean(np.log(scales)) + self.weights @ np.log(variances) / total)
-
-        grid = np.log(unit * _EXTRA_NOISES)
-        values = [misfit(float(np.exp(point))) for point in grid]
-        best = int(np.argmin(values))
-        around = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
-        found = minimize_scalar(lambda point: misfit(float(np.exp(point))), bounds=around, method="bounded")
-        return float(np.exp(found.x)) if found.fun < misfit(0.0) - _WORTH_IT / total else 0.0
 
     def quantile(self, scale: FloatArray, coverage: float) -> tuple[FloatArray, bool]:
         """Half the width of an interval in standard deviations, (p,), and whether it is conformal.

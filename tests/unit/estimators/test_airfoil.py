@@ -1,4 +1,4 @@
-"""Airfoil, where generalised cross-validation chooses a noise of 1e-10: a choice is right, or it says that it is not."""
+"""Airfoil, first split: a noise that is chosen gives a good model or a warning, and standard deviations that are right."""
 
 import csv
 import gzip
