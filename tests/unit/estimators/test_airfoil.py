@@ -1,4 +1,4 @@
-"""Airfoil, first split: a noise that is chosen gives a good model or a warning, and standard deviations that are right."""
+"""Airfoil, where generalised cross-validation chooses a noise of 1e-10: a choice is right, or says that it is not."""
 
 import csv
 import gzip
