@@ -140,8 +140,8 @@ class AutoMachine(Shell):
 class AutoRegressor(KernelRegressor, AutoMachine):
     """Kernel regression that needs no settings: give it rows and targets.
 
-    Columns are put on a robust scale, and on that of their ranks. Kernels with a length scale for each, and sums of two,
-    are found by marginal likelihood on 1000 rows and judged by leave-one-out errors of 3000. Then all rows are
+    Columns are put on a robust scale, and on that of their ranks. Kernels with a length scale for each, and sums of
+    two, are found by marginal likelihood on 1000 rows and judged by leave-one-out errors of 3000. Then all rows are
     fitted: exactly up to 6000 of them, else on a basis (subset of representers) of as many points as the time limit and
     the memory allow; for that the best kernels are judged again, with other overall scales and a learned metric.
     The noise is chosen by marginal likelihood, and the spread is calibrated by leave-one-out residuals.
