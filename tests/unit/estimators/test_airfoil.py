@@ -1,4 +1,4 @@
-"""Airfoil, where generalised cross-validation chooses a noise of 1e-10: a choice is right, or it says that it is not."""
+"""Airfoil, where generalised cross-validation chooses a noise of 1e-10: a choice is right, or says that it is not."""
 
 import csv
 import gzip
