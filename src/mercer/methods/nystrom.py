@@ -24,7 +24,6 @@ from mercer._stored import Sometimes, stored
 from mercer._typing import AnyArray, FloatArray
 from mercer.engine import ArrayTable, Executor, NormalStatistics, Threads, normal_statistics
 from mercer.exceptions import JitterWarning, warn
-from mercer.kernels.stationary import Stationary
 from mercer.methods.frame import Frame, target_shift
 from mercer.model import Calibration, KernelExpansion, Sample, leave_one_out
 from mercer.model.calibration import sample_rows
@@ -279,8 +278,8 @@ class Summary:
 
 def _plain_is_safe(frame: Frame, table: ArrayTable, settings: Settings, executor: Executor) -> bool:
     n, m = table.n_rows, len(frame.lower)
-    # The kernel must be bounded on rows that were not seen yet: only stationary ones are.
-    if n * m**2 < _LONG_PASS or not isinstance(frame.kernel, Stationary):
+    # The kernel must be bounded on rows that were not seen yet, as one is whose diagonal is the same everywhere.
+    if n * m**2 < _LONG_PASS or not frame.kernel.same_diagonal:
         return False
     noise = settings.noise
     if isinstance(noise, str):  # a few rows tell about how large it will be, if they are few
