@@ -210,7 +210,7 @@ class Calibration:
         total = np.sum(self.weights)
         unit = _positive(np.max(np.abs(self.targets), axis=0, initial=0.0))  # so that squares are numbers
         alone = self.targets / unit - _mean(self.targets / unit, self.weights)
-        alone *= (total / np.maximum(total - self.weights, 1e-12 * total))[:, np.newaxis]
+        alone *= (total / np.maximum(total - np.minimum(self.weights, 1.0), 1e-12 * total))[:, np.newaxis]
         squares = _mean(alone**2, self.weights)
         used = squares > 0
         found = _mean((self.residuals / unit) ** 2, self.weights)
