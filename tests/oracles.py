@@ -50,7 +50,8 @@ class Conditioned:
         targets = self.targets.reshape(len(self.system), -1)
         if self.n_targets < 1:
             return np.ones(targets.shape[1])
-        return np.sqrt(np.sum(targets * (self.precision @ targets), axis=0) / self.n_targets)
+        squares = np.sum(targets * (self.precision @ targets), axis=0)  # of constant targets, zero to rounding
+        return np.sqrt(np.maximum(squares, 0.0) / self.n_targets)
 
     @property
     def profiled_log_likelihood(self):

@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.svm import SVC, SVR, OneClassSVM
 
 from mercer import (
+    AutoClassifier,
     AutoRegressor,
     CommitteeRegressor,
     CompactClassifier,
@@ -47,6 +48,7 @@ def models():
     X, y = draw(0)
     labels, names = np.digitize(y, [-0.5, 0.5]), np.where(y > 0, "yes", "no")
     yield "auto_regressor", AutoRegressor(random_state=0).fit(X, y)
+    yield "auto_classifier", AutoClassifier(random_state=0).fit(X, labels)
     yield "exact_regressor", ExactRegressor(Gaussian(1.0), intercept=True).fit(X, y)
     yield "exact_classifier", ExactClassifier(Matern(1.0)).fit(X, labels)
     yield "nystrom_regressor", NystromRegressor(n_basis=6, intercept=True, random_state=0).fit(X, y)

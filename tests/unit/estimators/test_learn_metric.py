@@ -29,7 +29,10 @@ def test_numbers_are_labels_if_that_is_said():
     assert found.equals(learn_metric(X, 2.0 * folded - 1, kernel=Matern(), classification=False, **QUICK))
 
 
-@pytest.mark.parametrize("kind", [csr_array, np.asfortranarray, lambda X: X.astype(np.float32), list], ids=str)
+KINDS = {"sparse": csr_array, "Fortran": np.asfortranarray, "float32": lambda X: X.astype(np.float32), "list": list}
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_rows_of_other_kinds(kind):
     X, y = draw()
     X = X.astype(np.float32).astype(np.float64)
