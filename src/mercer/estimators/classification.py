@@ -82,9 +82,9 @@ class KernelClassifier(ClassifierMixin, Shell):
         """Probabilities of the classes, (n, classes), in the order of ``classes_``.
 
         A sigmoid of the decision value for two classes, the softmax of a linear map of all values for more, fitted to
-        leave-one-out values of a sample of the rows. Of two classes the likelier is the one that ``predict`` gives. Of
-        more it is mostly, but not always: ``predict`` goes by the largest value alone. With ``class_weight`` or
-        ``sample_weight`` they are probabilities among rows that occur as often as their weights say.
+        leave-one-out values of a sample of the rows. The likeliest class is the one that ``predict`` gives. With
+        ``class_weight`` or ``sample_weight`` probabilities are those among rows that occur as often as their weights
+        say.
         """
         return np.asarray(np.exp(self.predict_log_proba(X)))
 

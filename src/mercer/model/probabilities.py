@@ -9,8 +9,10 @@ Of more classes each has a slope and an offset of its own, and sees the values o
 .. math:: P(c | f) \propto \exp(af_c + \sum_jf_jM_{jc} + b_c),
 
 at the largest of the likelihood times a normal prior on M and b, so that with few rows what is shared decides; a is
-that of the sigmoid. The most probable of two classes is the one that ``predict`` decides for; of more, it may be
-another one, where the values of the others, or how often classes occur, say so.
+that of the sigmoid. The most probable class is the one that ``predict`` decides for, that of the largest value. Of more
+than two classes another one may be likelier where the values of the others, or how often classes occur, say so; it
+then shares with the one of the largest value what both have: of all probabilities for which that one is the largest,
+these lose the least likelihood.
 
 ==========  ==================  ========  ============================================================
 symbol      code                shape     meaning
@@ -39,6 +41,7 @@ from mercer._typing import FloatArray, IntArray
 _STEEPEST = 8.0  # logarithm of the largest slope: values of ±1 that are never wrong would have none
 _PRECISE = 1e-9  # of the gradient, in units of the total weight
 _SPREAD = 1.0  # standard deviation of the prior of slopes and offsets, as values are about ±1
+_AHEAD = 1e-9  # by which the class of the largest value is likelier than one that it shares with
 _MANY = 20  # classes, from which second derivatives of all slopes, k⁴ numbers, take longer than steps without them
 _MOST = 50  # classes that see each other's values: of more there would be more slopes than rows
 
@@ -101,7 +104,7 @@ class Probabilities:
         by_class = _by_class(values)
         if self.mixing is None or self.offsets is None:
             return _normalised(log_expit(self.slope * by_class + self.offset))
-        return _normalised(by_class @ self.mixing + self.offsets)
+        return _led(_normalised(by_class @ self.mixing + self.offsets), np.argmax(by_class, axis=1))
 
 
 def smoothed_targets(codes: IntArray, weights: FloatArray, n_classes: int) -> FloatArray:
@@ -171,6 +174,26 @@ def _own(slope: float, by_class: FloatArray, targets: FloatArray, weights: Float
     )
     own = found.x.reshape(k + 1, k)
     return own[:k] + slope * np.eye(k), own[k]
+
+
+def _led(logarithms: FloatArray, leaders: IntArray) -> FloatArray:
+    """Logarithms of the probabilities Q of least -Σ P log Q in each row of which a given class has the largest.
+
+    That class has the mean of its own and of those that exceed it, as these have then.
+    """
+    behind = np.flatnonzero(np.argmax(logarithms, axis=1) != leaders)
+    shares, own = np.exp(logarithms[behind]), leaders[behind, np.newaxis]
+    leading = np.take_along_axis(shares, own, axis=1)
+    np.put_along_axis(shares, own, -1.0, axis=1)
+    others = -np.sort(-shares, axis=1)[:, :-1]  # falling
+    means = (leading + np.cumsum(others, axis=1)) / np.arange(2, others.shape[1] + 2)
+    # A class joins if it exceeds the mean of those before it: after the first that does not, none does.
+    joining = np.count_nonzero(others > np.column_stack([leading, means[:, :-1]]), axis=1)
+    mean = np.take_along_axis(means, joining[:, np.newaxis] - 1, axis=1)
+    result = logarithms.copy()
+    result[behind] = np.where(shares > mean, np.log(mean), logarithms[behind])
+    result[behind, leaders[behind]] = np.log(mean[:, 0]) + _AHEAD
+    return _normalised(result)
 
 
 def _normalised(logarithms: FloatArray) -> FloatArray:
