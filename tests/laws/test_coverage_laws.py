@@ -3,6 +3,10 @@
 With K rows that are left out, the coverage of new rows varies like a beta distribution around the one asked for, with
 the variance c(1-c)/K; the share of N new rows inside varies by c(1-c)/N more. Five standard deviations of both: chance
 breaks a bound once in two million times, and seeds are fixed.
+
+Where one row in fifty is far off, each of these moves the constant by more than most residuals differ from each other.
+A model without a row is then visibly farther from it than the model that is used, and intervals are too wide, not too
+narrow.
 """
 
 import numpy as np
@@ -45,4 +49,5 @@ def test_intervals_cover_on_exchangeable_data_from_any_law(model, law):
             assert np.all(np.isfinite(lower) & (lower <= upper))
             covered = np.mean((lower <= y[N_ROWS:]) & (y[N_ROWS:] <= upper))
             bound = 5 * np.sqrt(coverage * (1 - coverage) * (1 / N_NEW + 1 / N_ROWS))
-            assert abs(covered - coverage) < bound, (seed, coverage)
+            assert covered > coverage - bound, (seed, coverage)
+            assert covered < coverage + bound or law is LAWS["outliers"], (seed, coverage)

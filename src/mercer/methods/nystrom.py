@@ -188,7 +188,8 @@ class Summary:
         points = {point.tobytes() for point in self.frame.basis.points.astype(np.float64) + 0.0}  # -0 is 0
         rows = table.rows.read(0, table.n_rows) + 0.0
         others = np.array([row.tobytes() not in points for row in rows], dtype=bool)
-        return table.subset(np.flatnonzero(others)) if np.count_nonzero(others) >= _ENOUGH else table
+        left = max(float(np.sum(others)), float(np.sum(sample.weights[others])))  # a row of weight 2 is two
+        return table.subset(np.flatnonzero(others)) if left >= _ENOUGH else table
 
     def _choose_noise(self, path: RidgePath, choice: Choice) -> float:
         if choice == "gcv":
