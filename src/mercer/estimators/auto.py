@@ -25,7 +25,8 @@ from mercer.model.calibration import sample_rows
 
 _SAMPLE = 10_000  # rows by which columns are scaled
 _MOST_RANKED = 100  # features: with more, their ranks are left out
-_SEARCH, _JUDGING = 0.4, 0.6  # share of the time after which no other kernel is begun, and none tried on a basis
+# Shares of the time after which no other kernel is begun: if the model is exact, if it is on a basis; none tried on it.
+_EXACT_SEARCH, _SEARCH, _JUDGING = 0.6, 0.4, 0.6
 # Operations that are planned for a second of the time limit: a slow laptop manages as many.
 _RATE = 1e10
 _EXACT_ROWS = 6000  # at most, for the default time limit
@@ -68,9 +69,10 @@ class AutoMachine(Shell):
         self._columns = Columns.of(table.rows.take(sample), ranks=table.n_features <= _MOST_RANKED)
         shown = ArrayTable(ColumnsOf(table.rows, self._columns), table.labels, table.weights, table.coding)
         options: dict[str, Any] = {"rng": rng, "executor": executor, "say": self._say}
-        candidates = search_kernel(shown, deadline=began + _SEARCH * limit, **options)
+        exact = table.n_rows <= exact_rows(limit)
+        candidates = search_kernel(shown, deadline=began + (_EXACT_SEARCH if exact else _SEARCH) * limit, **options)
         tried = len(candidates)
-        if table.n_rows > exact_rows(limit):
+        if not exact:
             candidates = judge_on_basis(shown, candidates, deadline=began + _JUDGING * limit, **options) + candidates
         best = candidates[0]
         model, reason = self._model(best, table.n_rows, rng)

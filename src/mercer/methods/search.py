@@ -25,6 +25,7 @@ from mercer.methods.likelihood import DECIDING_ROWS, maximise_likelihood
 from mercer.methods.metric_search import LEARNING_ROWS, fit_and_judge, refine_metric, rows_in_memory
 
 _JUDGING_ROWS = 3 * DECIDING_ROWS
+_STARTING_ROWS = 500  # by which one length scale for all features is found
 _STEPS = 60  # of the search with a length scale per feature
 _MORE_STEPS = 15  # of those that start from its result
 _STEPS_OF_SUMS = 30
@@ -32,6 +33,7 @@ _BASIS = 1000  # points, by which kernels are judged for a model on a basis
 _FINALISTS = 3
 _STRETCH = 2.0  # between the overall scales that are tried
 _ROUNDS = 2  # of learning a metric
+_SPREAD = 2.0  # of the logarithms of length scales, before the targets are seen
 _WIDER = 4.0  # the length scales of a trend, relative to the others', at the start
 
 
@@ -81,17 +83,23 @@ def search_kernel(
     unit = _standardised(targets)
     tried: list[Candidate] = []
 
-    def try_out(name: str, start: Kernel, noise: float, max_iter: int) -> Candidate:
+    def try_out(name: str, start: Kernel, noise: float, max_iter: int, some: slice = slice(None)) -> Candidate:
         began, kernel = time.monotonic(), start
-        if unit.shape[1] and len(rows) > 2:
-            found = maximise_likelihood(start, rows, unit, weights, noise=noise, max_iter=max_iter, deadline=deadline)
+        varied = unit[some][:, np.ptp(unit[some], axis=0) > 0]
+        if varied.shape[1] and len(varied) > 2:
+            found = maximise_likelihood(
+                start, rows[some], varied, weights[some],
+                noise=noise, spread=_SPREAD, max_iter=max_iter, deadline=deadline,
+            )  # fmt: skip
             kernel, noise = found.kernel, found.noise
         error = _left_out_error(judged, kernel, noise, executor)
         tried.append(Candidate(name, kernel, noise, error, time.monotonic() - began))
         say(f"{name}: error {np.sqrt(error):.3f}, {tried[-1].seconds:.1f} s")
         return tried[-1]
 
-    best = try_out("matern 3/2, one length scale", Matern(length_scale=median_distance(rows)), 0.1, 20)
+    common = Matern(length_scale=median_distance(rows))
+    few = slice(None, None, -(-len(rows) // _STARTING_ROWS) or 1)  # rows may be in some order
+    best = try_out("matern 3/2, one length scale", common, 0.1, _MORE_STEPS, few)
     scales = np.full(rows.shape[1], float(best.kernel.length_scale))
     if time.monotonic() < deadline:
         best = try_out("matern 3/2", _first(scales), max(best.noise, 1e-6), _STEPS)
