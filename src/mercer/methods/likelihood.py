@@ -30,6 +30,7 @@ from scipy.optimize import minimize
 from mercer._typing import FloatArray
 from mercer.kernels import Kernel
 from mercer.methods.exact import n_targets, solve_lssvm
+from mercer.solvers.dense import mirror
 
 # Rows that decide: a step of the search takes about a tenth of a second with a thousand.
 DECIDING_ROWS = 1000
@@ -160,7 +161,7 @@ def _objective(
     value += p * (np.sum(np.log(np.diagonal(lower))) + (counted - n) * np.log(noise) / 2)
     # G = p/2 (H⁻¹ - ηηᵀ/1ᵀη) - n/2 Σ ααᵀ/q
     by_matrix, _ = lapack.dpotri(lower, lower=1, overwrite_c=1)
-    by_matrix = np.tril(by_matrix) + np.tril(by_matrix, -1).T
+    mirror(by_matrix.T)
     if eta is not None:
         total = np.sum(eta)
         value += p * np.log(total) / 2

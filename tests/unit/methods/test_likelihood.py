@@ -92,3 +92,34 @@ def test_columns_are_monotone_bounded_and_without_constants():
     assert np.max(np.abs(seen)) < 50
     ranks = columns.transform(table)[:, 3:]
     np.testing.assert_allclose([np.mean(ranks), np.std(ranks)], [0.0, 1.0], atol=0.02)
+
+
+def test_a_prior_keeps_length_scales_together():
+    rows, targets, weights = draw(60, p=1)
+    start, options = Matern(np.full(3, 1.5)), {"noise": 0.2, "max_iter": 200}
+
+    def spread_of(kernel):
+        return np.std(np.log(kernel.length_scale))
+
+    free, weak, strong = (
+        maximise_likelihood(start, rows, targets, weights, spread=spread, **options) for spread in (None, 1.0, 1e-4)
+    )
+    assert spread_of(strong.kernel) < 1e-3 < spread_of(weak.kernel) < spread_of(free.kernel)
+    common = maximise_likelihood(Matern(1.5), rows, targets, weights, **options)
+    assert np.mean(strong.kernel.length_scale) == pytest.approx(common.kernel.length_scale, rel=1e-2)
+
+
+def test_with_a_prior_the_gradient_vanishes_where_the_search_ends():
+    rows, targets, weights = draw(60, p=1)
+    spread = 0.5
+    found = maximise_likelihood(Matern(np.full(3, 1.5)), rows, targets, weights, spread=spread, noise=0.2, max_iter=200)
+    log_scales = np.log(found.kernel.length_scale)
+
+    def penalised(u):
+        kernel = Matern(np.exp(u))
+        value, _ = _objective(kernel, found.noise, ["length_scale"], rows, targets, weights, intercept=True)
+        return value + np.sum((u - np.mean(u)) ** 2) / (2 * spread**2)
+
+    for step in 1e-3 * np.eye(3):
+        assert penalised(log_scales) <= penalised(log_scales + step)
+        assert penalised(log_scales) <= penalised(log_scales - step)
