@@ -17,7 +17,7 @@ import numpy as np
 
 from mercer._typing import FloatArray, IntArray
 from mercer.basis.uniform import draw_rows
-from mercer.engine import ArrayRows, ArrayTable, Executor
+from mercer.engine import ArrayRows, ArrayTable, Executor, blas_threads
 from mercer.kernels import Kernel, Matern, Stationary
 from mercer.kernels.stationary import median_distance
 from mercer.methods.exact import fit_exact
@@ -25,10 +25,10 @@ from mercer.methods.likelihood import DECIDING_ROWS, maximise_likelihood
 from mercer.methods.metric_search import LEARNING_ROWS, fit_and_judge, refine_metric, rows_in_memory
 
 _JUDGING_ROWS = 3 * DECIDING_ROWS
-_STARTING_ROWS = 500  # by which one length scale for all features is found
-_STEPS = 60  # of the search with a length scale per feature
-_MORE_STEPS = 15  # of those that start from its result
-_STEPS_OF_SUMS = 30
+_FEW_ROWS = 500  # with which a search begins, at an eighth of the cost
+# Steps with few rows, then with all that decide.
+_COMMON, _EACH, _CLOSE, _SUMS = (15, 0), (40, 25), (10, 10), (25, 15)
+_LEAST_START = 1e-6  # of the noise: from less, the likelihood is too flat to come back
 _BASIS = 1000  # points, by which kernels are judged for a model on a basis
 _FINALISTS = 3
 _STRETCH = 2.0  # between the overall scales that are tried
@@ -53,14 +53,14 @@ def _first(scales: FloatArray) -> Kernel:
 
 
 # From length scales, the kernels that are tried, and steps of the search: the most promising first.
-_OTHERS: dict[str, tuple[Callable[[FloatArray], Kernel], int]] = {
+_OTHERS: dict[str, tuple[Callable[[FloatArray], Kernel], tuple[int, int]]] = {
     "matern 3/2 + matern 5/2": (
-        lambda scales: _first(scales) + Matern(length_scale=_WIDER * scales, nu=2.5), _STEPS_OF_SUMS,
+        lambda scales: _first(scales) + Matern(length_scale=_WIDER * scales, nu=2.5), _SUMS,
     ),
-    "matern 1/2": (lambda scales: Matern(length_scale=scales, nu=0.5), _MORE_STEPS),
-    "matern 5/2": (lambda scales: Matern(length_scale=scales, nu=2.5), _MORE_STEPS),
+    "matern 1/2": (lambda scales: Matern(length_scale=scales, nu=0.5), _CLOSE),
+    "matern 5/2": (lambda scales: Matern(length_scale=scales, nu=2.5), _CLOSE),
     "matern 1/2 + matern 5/2": (
-        lambda scales: Matern(length_scale=scales, nu=0.5) + Matern(length_scale=scales, nu=2.5), _STEPS_OF_SUMS,
+        lambda scales: Matern(length_scale=scales, nu=0.5) + Matern(length_scale=scales, nu=2.5), _SUMS,
     ),
 }  # fmt: skip
 N_CANDIDATES = 2 + len(_OTHERS)
@@ -83,30 +83,39 @@ def search_kernel(
     unit = _standardised(targets)
     tried: list[Candidate] = []
 
-    def try_out(name: str, start: Kernel, noise: float, max_iter: int, some: slice = slice(None)) -> Candidate:
-        began, kernel = time.monotonic(), start
+    few = slice(None, None, -(-len(rows) // _FEW_ROWS) or 1)  # rows may be in some order
+
+    def fit(kernel: Kernel, noise: float, max_iter: int, some: slice) -> tuple[Kernel, float]:
         varied = unit[some][:, np.ptp(unit[some], axis=0) > 0]
-        if varied.shape[1] and len(varied) > 2:
+        if not varied.shape[1] or len(varied) <= 2:
+            return kernel, noise
+        relative = max(noise / float(np.mean(kernel.diagonal(rows))), _LEAST_START)
+        with blas_threads(1):  # on a thousand rows more of them gain little, and lose much on a busy machine
             found = maximise_likelihood(
-                start, rows[some], varied, weights[some],
-                noise=noise, spread=_SPREAD, max_iter=max_iter, deadline=deadline,
+                kernel, rows[some], varied, weights[some],
+                noise=relative, spread=_SPREAD, max_iter=max_iter, deadline=deadline,
             )  # fmt: skip
-            kernel, noise = found.kernel, found.noise
+        return found.kernel, found.noise
+
+    def try_out(name: str, start: Kernel, noise: float, steps: tuple[int, int]) -> Candidate:
+        began = time.monotonic()
+        kernel, noise = fit(start, noise, steps[0], few)
+        if steps[1]:
+            kernel, noise = fit(kernel, noise, steps[1], slice(None))
         error = _left_out_error(judged, kernel, noise, executor)
         tried.append(Candidate(name, kernel, noise, error, time.monotonic() - began))
         say(f"{name}: error {np.sqrt(error):.3f}, {tried[-1].seconds:.1f} s")
         return tried[-1]
 
     common = Matern(length_scale=median_distance(rows))
-    few = slice(None, None, -(-len(rows) // _STARTING_ROWS) or 1)  # rows may be in some order
-    best = try_out("matern 3/2, one length scale", common, 0.1, _MORE_STEPS, few)
+    best = try_out("matern 3/2, one length scale", common, 0.1, _COMMON)
     scales = np.full(rows.shape[1], float(best.kernel.length_scale))
     if time.monotonic() < deadline:
-        best = try_out("matern 3/2", _first(scales), max(best.noise, 1e-6), _STEPS)
+        best = try_out("matern 3/2", _first(scales), best.noise, _EACH)
         scales = np.asarray(best.kernel.length_scale)
     for name, (start, steps) in _OTHERS.items():
         if time.monotonic() < deadline:
-            try_out(name, start(scales), max(best.noise, 1e-6), steps)
+            try_out(name, start(scales), best.noise, steps)
     return sorted(tried, key=_by_error)
 
 
