@@ -109,7 +109,7 @@ class Prequential:
             numbers=rows.first + np.arange(len(rows.weights))[some],
             targets=rows.targets[some],
             residuals=rows.residuals[some],
-            variances=rows.variances[some] + noise / np.minimum(weights, 1.0),
+            variances=rows.variances[some] + noise,
             weights=weights,
         )
         return replace(new, **self._joined(new, forgetting))

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,7 +19,7 @@ from mercer.estimators.regression import KernelRegressor
 from mercer.estimators.shell import Shell, make_executor
 from mercer.exceptions import warn
 from mercer.methods.columns import Columns, ColumnsOf
-from mercer.methods.search import N_CANDIDATES, Candidate, judge_on_basis, search_kernel
+from mercer.methods.search import Candidate, judge_on_basis, n_candidates, search_kernel
 from mercer.model import Calibration, KernelExpansion
 from mercer.model.calibration import sample_rows
 
@@ -31,6 +31,7 @@ _EXACT_SEARCH, _SEARCH, _JUDGING = 0.6, 0.4, 0.6
 _RATE = 1e10
 _EXACT_ROWS = 6000  # at most, for the default time limit
 _MOST_BASIS, _FEWEST_BASIS = 3000, 100
+_MOST_COPIES = 0.3  # share of the rows that may repeat others without a warning
 _MEMORY = 0.25  # share of the available memory that one matrix may take
 
 
@@ -64,9 +65,11 @@ class AutoMachine(Shell):
 
     def _fit(self, table: ArrayTable) -> None:
         began, rng, executor = time.monotonic(), check_random_state(self.random_state), make_executor(self)
-        limit = float(self.time_limit)
+        limit, table = float(self.time_limit), _relative(table)
         sample = sample_rows(np.arange(table.n_rows), _SAMPLE)
-        self._columns = Columns.of(table.rows.take(sample), ranks=table.n_features <= _MOST_RANKED)
+        rows = table.rows.take(sample)
+        _warn_of_copies(rows, table.subset(sample).labels)
+        self._columns = Columns.of(rows, ranks=table.n_features <= _MOST_RANKED)
         shown = ArrayTable(ColumnsOf(table.rows, self._columns), table.labels, table.weights, table.coding)
         options: dict[str, Any] = {"rng": rng, "executor": executor, "say": self._say}
         exact = table.n_rows <= exact_rows(limit)
@@ -87,9 +90,10 @@ class AutoMachine(Shell):
             ],
         }
         self._say(f"{reason}; {time.monotonic() - began:.1f} s in all")
-        if tried < N_CANDIDATES:
+        planned = n_candidates(table.n_rows, shown.n_features)
+        if tried < planned:
             warn(
-                f"time_limit={limit:g} s was enough for {tried} of {N_CANDIDATES} kernels: the best of these is used.",
+                f"time_limit={limit:g} s was enough for {tried} of {planned} kernels: the best of these is used.",
                 UserWarning,
             )
 
@@ -275,6 +279,31 @@ class AutoClassifier(KernelClassifier, AutoMachine):
 
     def _given(self, table: ArrayTable) -> Any:
         return self.classes_[table.labels]
+
+
+def _warn_of_copies(rows: FloatArray, labels: Any) -> None:
+    """Warn if many rows are copies of others: nothing can be learned of new rows from how well copies are predicted."""
+    whole = np.ascontiguousarray(np.column_stack([rows, labels]), dtype=np.float64)
+    distinct = len(np.unique(whole.view(np.dtype((np.void, whole.strides[0])))))
+    if distinct < (1 - _MOST_COPIES) * len(rows):
+        warn(
+            f"{1 - distinct / len(rows):.0%} of the rows are copies of others. Kernel, noise and intervals are found by "
+            "leaving out single rows, whose copies remain: they are right only if new rows are copies as often. If not, "
+            "give each row once, with the number of its copies as sample_weight.",
+            UserWarning,
+        )
+
+
+def _relative(table: ArrayTable) -> ArrayTable:
+    """The rows of positive weight, relative to the largest: only ratios matter where all else is chosen, too.
+
+    A weight of at most 1 is never two equal rows, of which one would tell about the other that is left out.
+    """
+    if table.weights is None:
+        return table
+    used = np.flatnonzero(table.weights > 0)
+    some = table if len(used) == table.n_rows else table.subset(used)
+    return replace(some, weights=table.weights[used] / np.max(table.weights))
 
 
 def exact_rows(time_limit: float) -> int:

@@ -9,7 +9,7 @@ from sklearn.model_selection import check_cv
 from mercer._validation import Integral
 from mercer.engine import Rows
 from mercer.estimators.nystrom import NystromClassifier, NystromRegressor, check_noises
-from mercer.estimators.shell import make_executor
+from mercer.estimators.shell import held_blas, make_executor
 from mercer.methods.cross_validation import PathScores, cross_validate
 from mercer.methods.splits import Splits
 
@@ -89,11 +89,12 @@ def cross_validate_path(
     model._validate_params()
     table = model._read(X, y, sample_weight, first=True)
     pairs = _splits(cv, X, y, groups, table.n_rows, is_classifier)
-    return cross_validate(
-        table, model._choose_frame(table, table.dtype), Splits.of(pairs, table.n_rows), noises,
-        intercept=bool(model.intercept), coding=table.coding if loss == "zero_one" else None,
-        executor=make_executor(model),
-    )  # fmt: skip
+    with held_blas(model):
+        return cross_validate(
+            table, model._choose_frame(table, table.dtype), Splits.of(pairs, table.n_rows), noises,
+            intercept=bool(model.intercept), coding=table.coding if loss == "zero_one" else None,
+            executor=make_executor(model),
+        )  # fmt: skip
 
 
 def _splits(cv: Any, X: Any, y: Any, groups: Any, n_rows: int, is_classifier: bool) -> list[tuple[Any, Any]]:

@@ -12,7 +12,7 @@ from mercer._typing import RandomState
 from mercer._validation import Integral, Real, check_random_state
 from mercer.engine import ArrayTable
 from mercer.estimators.nystrom import NystromClassifier, NystromRegressor
-from mercer.estimators.shell import make_executor
+from mercer.estimators.shell import held_blas, make_executor
 from mercer.exceptions import warn
 from mercer.kernels import Gaussian, Kernel, Matern, Metric, Stationary, as_kernel
 from mercer.kernels.compact import Compact
@@ -113,12 +113,13 @@ def learn_metric(
             say=partial(_say, verbose),
         )[0]  # fmt: skip
 
-    starts = [shape] if is_start else _starts(shape, rows_in_memory(table, DECIDING_ROWS, rng), limit)
-    best = best_of(starts, int(rounds))
-    for other in _other_shapes(kernel):
-        if time.monotonic() < deadline:
-            tried = best_of([other.set_params(length_scale=best.kernel.length_scale)], 0)
-            best = tried if tried.error < best.error else best
+    with held_blas(reader):
+        starts = [shape] if is_start else _starts(shape, rows_in_memory(table, DECIDING_ROWS, rng), limit)
+        best = best_of(starts, int(rounds))
+        for other in _other_shapes(kernel):
+            if time.monotonic() < deadline:
+                tried = best_of([other.set_params(length_scale=best.kernel.length_scale)], 0)
+                best = tried if tried.error < best.error else best
     if time.monotonic() > deadline:
         warn(f"time_limit={time_limit} ended the search for a metric; the best so far is returned.", UserWarning)
     return best.kernel

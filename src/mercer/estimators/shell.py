@@ -72,7 +72,7 @@ def all_or_nothing(estimator: Any) -> Iterator[None]:
     Threads that call ``partial_fit`` of one estimator take turns, so that no rows are lost. BLAS, too, has one thread
     if that is what the estimator has.
     """
-    with _lock_of(estimator), _held_blas(estimator):
+    with _lock_of(estimator), held_blas(estimator):
         state = dict(vars(estimator))
         try:
             yield
@@ -85,7 +85,7 @@ def all_or_nothing(estimator: Any) -> Iterator[None]:
             raise
 
 
-def _held_blas(estimator: Any) -> AbstractContextManager[None]:
+def held_blas(estimator: Any) -> AbstractContextManager[None]:
     """Hold BLAS to one thread with ``n_jobs=1``, outside of passes, too; more are held by each pass to its share."""
     executor = given_executor()
     n_jobs = getattr(estimator, "n_jobs", None) if executor is None else getattr(executor, "n_jobs", None)
@@ -99,7 +99,7 @@ def on_its_threads(
 
     @wraps(method)
     def held(self: Any, /, *args: _Given.args, **kwargs: _Given.kwargs) -> _Result:
-        with _held_blas(self):
+        with held_blas(self):
             return method(self, *args, **kwargs)
 
     return held

@@ -28,7 +28,7 @@ def leave_out(found: Influences, targets: FloatArray, weights: FloatArray | None
         d = found.precisions + weights * ((weights - share) / (noise * share))
         d[~(d > 0)] = np.nan
         residuals = targets - found.fitted + (found.slopes / d)[:, np.newaxis] * found.coefficients
-        variances = found.variances + found.slopes**2 / d + noise / share
+        variances = found.variances + found.slopes**2 / d + noise  # of an observation of weight 1, as in Calibration
     variances = np.where(variances > 0, variances, np.inf)
     known = np.all(np.isfinite(residuals), axis=1)
     return Calibration(targets[known], residuals[known], variances[known], weights[known])

@@ -63,7 +63,13 @@ _OTHERS: dict[str, tuple[Callable[[FloatArray], Kernel], tuple[int, int]]] = {
         lambda scales: Matern(length_scale=scales, nu=0.5) + Matern(length_scale=scales, nu=2.5), _SUMS,
     ),
 }  # fmt: skip
-N_CANDIDATES = 2 + len(_OTHERS)
+_FEWEST_SCALES = 10  # length scales that are taken to be there, at least, as the shape and the noise are chosen, too
+_ROWS_PER_SCALE = 5  # that it takes to tell length scales of features apart
+
+
+def n_candidates(n_rows: int, n_features: int) -> int:
+    """How many kernels are to be tried: of few rows or many features only one, with a length scale for all."""
+    return 2 + len(_OTHERS) if n_rows >= _ROWS_PER_SCALE * max(n_features, _FEWEST_SCALES) else 1
 
 
 def search_kernel(
@@ -110,12 +116,12 @@ def search_kernel(
     common = Matern(length_scale=median_distance(rows))
     best = try_out("matern 3/2, one length scale", common, 0.1, _COMMON)
     scales = np.full(rows.shape[1], float(best.kernel.length_scale))
-    if time.monotonic() < deadline:
+    if n_candidates(len(used), rows.shape[1]) > 1 and time.monotonic() < deadline:
         best = try_out("matern 3/2", _first(scales), best.noise, _EACH)
         scales = np.asarray(best.kernel.length_scale)
-    for name, (start, steps) in _OTHERS.items():
-        if time.monotonic() < deadline:
-            try_out(name, start(scales), best.noise, steps)
+        for name, (start, steps) in _OTHERS.items():
+            if time.monotonic() < deadline:
+                try_out(name, start(scales), best.noise, steps)
     return sorted(tried, key=_by_error)
 
 
@@ -137,7 +143,7 @@ def judge_on_basis(
     def try_out(name: str, kernel: Kernel) -> Candidate:
         began = time.monotonic()
         _, noise, error = fit_and_judge(some, kernel, points, executor=executor)
-        tried.append(Candidate(name, kernel, noise, error, time.monotonic() - began))
+        tried.append(Candidate(f"{name}, on a basis", kernel, noise, error, time.monotonic() - began))
         say(f"{name}, on {len(points)} points: error {np.sqrt(error):.3f}, {tried[-1].seconds:.1f} s")
         return tried[-1]
 

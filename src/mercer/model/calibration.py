@@ -11,7 +11,7 @@ symbol              code                shape     meaning
 ==================  ==================  ========  ====================================================
 y                   ``targets``         (k, p)    targets of a sample of the rows
 y_i - f_{-i}(x_i)   ``residuals``       (k, p)    leave-one-out residuals
-var_{-i} + λ/ω_i    ``variances``       (k,)      of a new observation, in units of σ²
+var_{-i} + λ        ``variances``       (k,)      of a new observation, in units of σ²
 σ                   ``scale``           (p,)      standard deviation of the prior, in the targets' units
 ==================  ==================  ========  ====================================================
 """
@@ -33,6 +33,7 @@ from mercer.model.expansion import KernelExpansion
 
 SAMPLE = 2048  # rows: the coverage of an interval is then known to half a percent
 _PIECE = 8192  # rows that are looked at together
+_ROUNDING = 8 * np.finfo(np.float64).eps  # of a target that is predicted
 _SEED = 0  # a sample is the same for the same rows, whatever the estimator's random_state
 
 
@@ -147,13 +148,13 @@ class Calibration:
         """A calibration by fitted residuals (k, p) and the leverages (k,) of a row of weight 1.
 
         A row of weight 2 is two rows, of which one is left out; a row of a weight below 1 is left out whole. ``beyond``
-        is the variance, in units of σ², that does not depend on the targets' noise.
+        is the variance, in units of σ², that does not depend on the targets' noise. What is expected is the variance of
+        an observation of weight 1, whatever the row's: so new observations are compared with rows by the same measure.
         """
-        share = np.minimum(weights, 1.0)
-        left = 1.0 - share * leverages
+        left = 1.0 - np.minimum(weights, 1.0) * leverages
         left[left <= 0] = np.nan
         residuals = fitted_residuals / left[:, np.newaxis]
-        variances = beyond + noise * leverages / left + noise / share
+        variances = beyond + noise * leverages / left + noise
         known = np.all(np.isfinite(residuals), axis=1) & np.isfinite(variances) & (variances > 0) & (weights > 0)
         return cls(targets[known], residuals[known], variances[known], weights[known])
 
@@ -175,10 +176,14 @@ class Calibration:
         return np.asarray(unit * np.sqrt(_mean((self.residuals / unit) ** 2, self.weights)))
 
     def standardised(self, scale: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Residuals in units of their standard deviation, (j, p), and weights, of the j rows where that is known."""
+        """Residuals in units of their standard deviation, (j, p), and weights, of the j rows where that is known.
+
+        Those that are rounding of their targets are zero: of constant targets the scale is zero, too.
+        """
         known = np.isfinite(self.variances)
+        residuals = np.where(np.abs(self.residuals) > _ROUNDING * np.abs(self.targets), self.residuals, 0.0)
         deviations = np.sqrt(self.variances[known])[:, np.newaxis] * _positive(scale)
-        return np.asarray(self.residuals[known] / deviations), self.weights[known]
+        return np.asarray(residuals[known] / deviations), self.weights[known]
 
     def mean_square(self, scale: FloatArray) -> FloatArray:
         """Mean squared standardised residual of each output, (p,): 1 if the spread is right."""

@@ -37,6 +37,7 @@ from scipy.special import expit, log_expit, logsumexp
 from mercer._stored import Sometimes, stored
 from mercer._stored.checks import check_finite, check_shape, need
 from mercer._typing import FloatArray, IntArray
+from mercer.engine import effective_number
 
 _STEEPEST = 8.0  # logarithm of the largest slope: values of ±1 that are never wrong would have none
 _PRECISE = 1e-9  # of the gradient, in units of the total weight
@@ -89,6 +90,9 @@ class Probabilities:
     @classmethod
     def fit(cls, values: FloatArray, codes: IntArray, weights: FloatArray, *, n_classes: int) -> Probabilities:
         """The most likely ones, given values (n, p) that do not know their own row's class."""
+        # Weights that are small all over count relative to each other: a prior of one row is not to outweigh them.
+        total = float(np.sum(weights))
+        weights = weights * (effective_number(total, float(np.sum(weights**2))) / total)
         targets, by_class = smoothed_targets(codes, weights, n_classes), _by_class(values)
         shared = cls(*_shared(by_class, targets, weights))
         if not 2 < n_classes <= _MOST:
@@ -189,6 +193,7 @@ def _led(logarithms: FloatArray, leaders: IntArray) -> FloatArray:
     means = (leading + np.cumsum(others, axis=1)) / np.arange(2, others.shape[1] + 2)
     # A class joins if it exceeds the mean of those before it: after the first that does not, none does.
     joining = np.count_nonzero(others > np.column_stack([leading, means[:, :-1]]), axis=1)
+    joining = np.maximum(joining, 1)  # the first exceeds it, or is equal
     mean = np.take_along_axis(means, joining[:, np.newaxis] - 1, axis=1)
     result = logarithms.copy()
     result[behind] = np.where(shares > mean, np.log(mean), logarithms[behind])

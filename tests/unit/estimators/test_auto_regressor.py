@@ -1,5 +1,7 @@
 """AutoRegressor: nothing to set, and nothing that breaks it."""
 
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.datasets import make_friedman1
@@ -11,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 import mercer
 from mercer import AutoRegressor
 from mercer.estimators.auto import basis_size, exact_rows
-from mercer.methods.search import N_CANDIDATES
+from mercer.methods.search import n_candidates
 
 
 def unhurried(**options):
@@ -43,7 +45,7 @@ def test_it_says_what_it_chose(model):
     assert model.choice_["method"] == "ExactRegressor"
     assert "400 rows are at most 6000" in model.choice_["reason"]
     errors = [each["error"] for each in model.choice_["tried"]]
-    assert len(errors) == N_CANDIDATES
+    assert len(errors) == n_candidates(400, 20)
     assert errors == sorted(errors)
 
 
@@ -93,7 +95,7 @@ def test_matrices_that_memory_does_not_hold_are_not_planned(monkeypatch):
 
 def test_too_little_time_is_enough_for_something(friedman):
     X, y = friedman
-    with pytest.warns(UserWarning, match=f"was enough for 1 of {N_CANDIDATES} kernels"):
+    with pytest.warns(UserWarning, match=f"was enough for 1 of {n_candidates(400, 20)} kernels"):
         model = AutoRegressor(time_limit=1e-6, random_state=0).fit(X[:400], y[:400])
     assert model.score(X[400:], y[400:]) > 0.5
 
@@ -137,10 +139,55 @@ def test_odd_data_give_finite_models(friedman, case):
     assert np.all(np.isfinite(std) & (std >= 0))
 
 
-def test_weights_count(friedman):
+@pytest.mark.parametrize("factor", [3.0, 1e-3, 1e100])
+def test_only_ratios_of_weights_matter(friedman, factor):
     X, y = friedman
-    weights = np.where(np.arange(400) < 200, 1.0, 0.0)
-    few = unhurried(random_state=0).fit(X[:400], y[:400], weights)
-    assert few.score(X[400:], y[400:]) > 0.7
-    wild = np.where(weights > 0, y[:400], 1e6)
-    assert unhurried(random_state=0).fit(X[:400], wild, weights).score(X[400:], y[400:]) > 0.7
+    weights = np.random.default_rng(0).uniform(0.5, 4.0, size=150)
+    one, other = (unhurried(random_state=0).fit(X[:150], y[:150], each) for each in (weights, factor * weights))
+    np.testing.assert_allclose(other.predict(X), one.predict(X), rtol=1e-5, atol=1e-5 * np.std(y))
+    np.testing.assert_allclose(other.predict_interval(X), one.predict_interval(X), rtol=1e-3, atol=1e-3 * np.std(y))
+
+
+def test_rows_of_weight_zero_are_not_there(friedman):
+    X, y = friedman
+    weights = np.where(np.arange(300) % 2, 0.0, 1.0)
+    wild = np.where(weights > 0, y[:300], 1e6)
+    one = unhurried(random_state=0).fit(X[:300], wild, weights)
+    other = unhurried(random_state=0).fit(X[:300:2], y[:300:2])
+    np.testing.assert_allclose(one.predict(X), other.predict(X), rtol=1e-9)
+
+
+def test_intervals_cover_whatever_the_weights(friedman):
+    X, y = friedman
+    weights = np.random.default_rng(0).uniform(0.1, 5.0, size=300)
+    model = unhurried(random_state=0).fit(X[:300], y[:300], weights)
+    lower, upper = model.predict_interval(X[300:], 0.9)
+    assert np.mean((lower < y[300:]) & (y[300:] < upper)) > 0.8
+
+
+@pytest.mark.parametrize("value", [0.1, 1 / 3, 1e10 / 3])
+def test_targets_that_are_constant_to_rounding(friedman, value):
+    X, y = friedman
+    model = unhurried(random_state=0).fit(X[:50], np.column_stack([np.full(50, value), y[:50]]))
+    mean, std = model.predict(X, return_std=True)
+    np.testing.assert_allclose(mean[:, 0], value, rtol=1e-12)
+    assert np.all(np.isfinite(std) & (std >= 0))
+    assert np.all(np.isfinite(model.calibration_))
+
+
+def test_rows_that_are_copies_are_warned_of(friedman):
+    X, y = friedman
+    with pytest.warns(UserWarning, match="50% of the rows are copies"):
+        unhurried(random_state=0).fit(np.repeat(X[:40], 2, axis=0), np.repeat(y[:40], 2))
+
+
+@pytest.mark.parametrize("n_rows", [10, 20, 40])
+def test_intervals_of_few_rows_cover(n_rows):
+    covered = []
+    for seed in range(8):
+        X, y = make_friedman1(n_rows + 200, n_features=5, noise=1.0, random_state=seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of Student's distribution, and of models that do not generalise
+            lower, upper = unhurried(random_state=0).fit(X[:n_rows], y[:n_rows]).predict_interval(X[n_rows:], 0.9)
+        covered.append(np.mean((lower < y[n_rows:]) & (y[n_rows:] < upper)))
+    assert np.mean(covered) > 0.78
