@@ -287,9 +287,9 @@ def _warn_of_copies(rows: FloatArray, labels: Any) -> None:
     distinct = len(np.unique(whole.view(np.dtype((np.void, whole.strides[0])))))
     if distinct < (1 - _MOST_COPIES) * len(rows):
         warn(
-            f"{1 - distinct / len(rows):.0%} of the rows are copies of others. Kernel, noise and intervals are found by "
-            "leaving out single rows, whose copies remain: they are right only if new rows are copies as often. If not, "
-            "give each row once, with the number of its copies as sample_weight.",
+            f"{1 - distinct / len(rows):.0%} of the rows are copies of others. Kernel, noise and intervals are found "
+            "by leaving out single rows, whose copies remain: that is right only if new rows are copies as often. If "
+            "not, give each row once, with the number of its copies as sample_weight.",
             UserWarning,
         )
 
