@@ -169,6 +169,7 @@ def test_a_weight_is_as_many_copies_of_the_row(problem, copies):
 
 @given(problems(), st.floats(0.0, 10.0))
 def test_scaled_weights_scale_the_statistics(problem, factor):
+    factor = factor if factor > 1e-100 else 0.0  # squares that vanish are refused
     scaled = problem.statistics(weights=factor * problem.weights)
     assert_equal(scaled.sums, (factor * problem.statistics()).sums)
 
