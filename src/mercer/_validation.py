@@ -236,5 +236,6 @@ def _naming(argument: str, what: str = "numbers") -> Iterator[None]:
         message = str(error)
         if any(phrase in message for phrase in _OTHER_REASONS) and not message.startswith(f"{argument} must"):
             kind = TypeError if isinstance(error, TypeError) else ValueError
-            raise kind(f"{argument} must hold {what}: {message}") from error
+            remedy = f"; {_CODE}" if message.startswith("could not convert string") else ""
+            raise kind(f"{argument} must hold {what}: {message}{remedy}") from error
         raise

@@ -175,13 +175,19 @@ class AutoRegressor(KernelRegressor, AutoMachine):
     noise_ : float
         λ in use: the noise variance is λ·scale_².
     calibration_ : float or array (p,)
-        Mean squared standardised leave-one-out residual: 1 if the spread is right.
+        Mean squared standardised leave-one-out residual: 1, as ``scale_`` is chosen so. That of ``model_`` tells how
+        far its likelihood was off.
     loo_error_ : float or array (p,)
         Root mean squared leave-one-out residual.
 
     See Also
     --------
     ExactRegressor, NystromRegressor : The models, with settings.
+
+    Notes
+    -----
+    Only ratios of weights matter, and rows of weight zero are left out. Intervals are for observations that occur as
+    often as weights say.
 
     Examples
     --------

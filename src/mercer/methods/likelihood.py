@@ -47,7 +47,7 @@ class Likeliest:
 
     kernel: Kernel
     noise: float  # λ, in units of the kernel's own amplitude
-    log_likelihood: float
+    log_likelihood: float  # with the logarithm of the prior, if there is one
 
 
 class _Stopped(Exception):  # noqa: N818  no error: time is up
