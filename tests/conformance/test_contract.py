@@ -5,6 +5,8 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from mercer import (
+    AutoClassifier,
+    AutoRegressor,
     CommitteeRegressor,
     CompactClassifier,
     CompactRegressor,
@@ -104,6 +106,16 @@ OF_CLASSIFIERS = {
 }
 
 
+# unit/estimators/test_auto_*.py test weights: their ratios, those of zero, and what copies are warned of.
+_COPIES = "a kernel and a noise that are found by leaving out rows depend on whether copies of them remain"
+OF_CHOSEN_NOISE = {
+    AutoClassifier: _COPIES,
+    AutoRegressor: _COPIES,
+    CompactRegressor: "the noise that a kernel needs to be definite depends on how many rows are equal",
+    ReducedRankRegressor: "the rows can be interpolated: of a noise that is nearly zero predictions have few digits",
+}
+
+
 def unsettled(model):
     """Checks that may pass or fail, with the reason: they are not run."""
     if isinstance(model, PseudoInputRegressor) and searches(model) and model.objective == "vfe":
@@ -116,12 +128,9 @@ def unsettled(model):
         return dict.fromkeys(
             WEIGHTS, "rows are learned in order, and one that is known does not join the dictionary again"
         )
-    if isinstance(model, ReducedRankRegressor) and isinstance(model.noise, str):
-        return dict.fromkeys(
-            WEIGHTS, "the rows can be interpolated: of a noise that is nearly zero predictions have few digits"
-        )
-    if isinstance(model, CompactRegressor) and isinstance(model.noise, str):
-        return dict.fromkeys(WEIGHTS, "the noise that a kernel needs to be definite depends on how many rows are equal")
+    for kind, reason in OF_CHOSEN_NOISE.items():
+        if isinstance(model, kind) and isinstance(getattr(model, "noise", "auto"), str):
+            return dict.fromkeys(WEIGHTS, reason)
     if isinstance(model, (ExactClassifier, NystromClassifier, CompactClassifier)):
         chosen = isinstance(model.noise, str)
         names = ["check_class_weight_classifiers"] if chosen else []
@@ -140,10 +149,12 @@ def checks(estimator):
     full = ({}, max(accepted, key=len))
     early = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # a search may be cut off
     starved = pytest.mark.filterwarnings("ignore::mercer.exceptions.StarvedWarning")  # checks have up to 20 features
+    copies = pytest.mark.filterwarnings("ignore:.*of the rows are copies:UserWarning")  # some checks have four rows
     for options in accepted:
         model = estimator(**options)
         marks = [early] if isinstance(model, PseudoInputRegressor) else []
         marks += [starved] if estimator.__name__.startswith("Compact") else []
+        marks += [copies] if estimator.__name__.startswith("Auto") else []
         marks += [pytest.mark.slow] if options else []
         yield from contract(model, full=options in full, fails=failures(model), unsettled=unsettled(model), marks=marks)
 
