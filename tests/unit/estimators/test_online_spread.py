@@ -48,7 +48,7 @@ def test_residuals_before_learning_are_those_of_a_model_that_has_not_seen_the_ro
         before = make(forgetting=forgetting, intercept=True).fit(rows[:t], targets[:t], weights[:t])
         mean = before.predict(rows[t : t + 1])[0]
         assert track.residuals[t - 1, 0] == pytest.approx(_forgotten(before, targets[t], mean), rel=1e-6)
-        v = track.variances[t - 1] - 0.1 / min(weights[t], 1.0)
+        v = track.variances[t - 1] - 0.1  # of an observation of weight 1
         if forgetting == 1.0:
             assert v == pytest.approx(before.expansion_.variances(rows[t : t + 1])[0], rel=1e-6)
         squares = forgetting * squares + track.residuals[t - 1, 0] ** 2 / (v + 0.1 / weights[t])
