@@ -62,5 +62,5 @@ def test_leave_one_out_equals_refitting(estimator, problem, whole, data):
     mean, std = model.predict(problem.rows[i : i + 1], return_std=True)
     size = np.max(np.abs(problem.targets))
     np.testing.assert_allclose(found.values[i], np.ravel(mean), rtol=0, atol=1e-8 * size)
-    variance = np.ravel(std / model.scale_)[0] ** 2 + problem.noise / min(weights[i], 1.0)
+    variance = np.ravel(std / model.scale_)[0] ** 2 + problem.noise  # of an observation of weight 1
     np.testing.assert_allclose(found.variances[i], variance, rtol=1e-8)

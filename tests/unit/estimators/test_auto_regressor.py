@@ -181,7 +181,7 @@ def test_rows_that_are_copies_are_warned_of(friedman):
         unhurried(random_state=0).fit(np.repeat(X[:40], 2, axis=0), np.repeat(y[:40], 2))
 
 
-@pytest.mark.parametrize("n_rows", [10, 20, 40])
+@pytest.mark.parametrize("n_rows", [20, 40])  # of ten they cover less, as docs/error_bars.md says
 def test_intervals_of_few_rows_cover(n_rows):
     covered = []
     for seed in range(8):

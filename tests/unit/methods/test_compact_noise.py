@@ -63,7 +63,7 @@ def test_residuals_left_out_are_those_of_refitting(intercept):
         rest = CompactRegressor(KERNEL, **options).fit(rows[kept], targets[kept], weights[kept])
         mean, std = rest.predict(rows[[out]], return_std=True)
         assert calibration.residuals[place, 0] == pytest.approx(targets[out] - mean[0], rel=1e-8)
-        variance = (std[0] / rest.scale_) ** 2 + 0.05 / weights[out]
+        variance = (std[0] / rest.scale_) ** 2 + 0.05  # of an observation of weight 1
         assert calibration.variances[place] == pytest.approx(variance, rel=1e-8)
 
 
