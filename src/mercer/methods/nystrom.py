@@ -40,6 +40,7 @@ _WORTH_GUESSING = 4  # times as many rows: the guess costs twice as much for eac
 _REFUSED_ERROR = 1e-3
 # Rows by which a model is judged, so that its coverage is known to some percent.
 _ENOUGH = 200
+_COPIED = 10, 2  # rows that equal basis points, and times as many as are drawn with them: more are copies
 _FEWEST = float(np.finfo(np.float64).eps) / _REFUSED_ERROR  # share of a sum that is no rounding of it
 # Sums that should vanish, or be positive, are so up to this share of what they were: rounding, in float64.
 _FORGOTTEN = 1e-8
@@ -183,13 +184,17 @@ class Summary:
         return leave_one_out(expansion, self._judges(self.sample), noise=noise, executor=Threads(1))
 
     def _judges(self, sample: Sample) -> ArrayTable:
-        """The sample without basis points, if enough are left: the basis represents these better than new rows."""
+        """The sample without basis points, if enough are left: the basis represents these better than new rows.
+
+        Where many rows are copies of basis points, new rows may be, too, and all judge.
+        """
         table = sample.table()
         points = {point.tobytes() for point in self.frame.basis.points.astype(np.float64) + 0.0}  # -0 is 0
         rows = table.rows.read(0, table.n_rows) + 0.0
         others = np.array([row.tobytes() not in points for row in rows], dtype=bool)
         left = max(float(np.sum(others)), float(np.sum(sample.weights[others])))  # a row of weight 2 is two
-        return table.subset(np.flatnonzero(others)) if left >= _ENOUGH else table
+        copied = np.sum(~others) > _COPIED[0] + _COPIED[1] * len(others) * len(points) / max(sample.n_rows, 1)
+        return table.subset(np.flatnonzero(others)) if left >= _ENOUGH and not copied else table
 
     def _choose_noise(self, path: RidgePath, choice: Choice) -> float:
         if choice == "gcv":
