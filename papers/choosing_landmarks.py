@@ -50,7 +50,7 @@ from mercer.basis import (
 from mercer.datasets import load_abalone, load_boston, load_forest, make_clusters, make_waves
 from mercer.estimators.nystrom import NystromRegressor
 from mercer.kernels import Gaussian, Kernel
-from mercer.kernels.stationary import median_distance
+from mercer.kernels.median_distance import median_distance
 from mercer.reports.table import format_table
 from papers.experiment import command, parse, save_figure, scaled, shuffled_split, write
 from papers.landmark_results import Curves, Measured, Results

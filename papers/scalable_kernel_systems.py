@@ -41,7 +41,7 @@ from mercer.estimators.nystrom import NystromRegressor
 from mercer.estimators.reduced_rank_regressor import ReducedRankRegressor
 from mercer.exceptions import JitterWarning
 from mercer.kernels import Gaussian
-from mercer.kernels.stationary import median_distance
+from mercer.kernels.median_distance import median_distance
 from mercer.reports.table import format_table
 from papers.experiment import Claim, claims_table, command, parse, save_figure, write
 

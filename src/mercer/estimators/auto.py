@@ -2,6 +2,7 @@
 
 import sys
 import time
+from abc import abstractmethod
 from dataclasses import field, replace
 from typing import Any, ClassVar
 
@@ -97,9 +98,9 @@ class AutoMachine(Shell):
                 UserWarning,
             )
 
+    @abstractmethod
     def _given(self, table: ArrayTable) -> Any:
         """Targets or labels, as the user gave them."""
-        raise NotImplementedError
 
     def _model(self, best: Candidate, n_rows: int, rng: np.random.RandomState) -> tuple[Any, str]:
         """The model that is fitted to all rows, and why."""

@@ -16,7 +16,7 @@ from mercer.estimators.shell import held_blas, make_executor
 from mercer.exceptions import warn
 from mercer.kernels import Gaussian, Kernel, Matern, Metric, Stationary, as_kernel
 from mercer.kernels.compact import Compact
-from mercer.kernels.stationary import median_distance
+from mercer.kernels.median_distance import median_distance
 from mercer.methods.likelihood import DECIDING_ROWS, maximise_likelihood
 from mercer.methods.metric_search import MetricTrial, refine_metric, rows_in_memory, spreads
 

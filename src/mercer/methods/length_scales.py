@@ -17,7 +17,7 @@ from mercer._typing import FloatArray
 from mercer._validation import check_random_state
 from mercer.engine import ArrayTable, Executor, blas_threads
 from mercer.kernels import Kernel
-from mercer.kernels.stationary import median_distance
+from mercer.kernels.median_distance import median_distance
 from mercer.methods.frame import given_kernel, resolve_kernel
 from mercer.methods.likelihood import maximise_likelihood
 from mercer.solvers.ridge import Choice

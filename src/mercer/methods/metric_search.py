@@ -24,7 +24,8 @@ from mercer.basis import Basis
 from mercer.basis.uniform import draw_rows
 from mercer.engine import ArrayRows, ArrayTable, Executor
 from mercer.kernels import Kernel, Metric, Stationary
-from mercer.kernels.stationary import centre_of, median_distance
+from mercer.kernels.median_distance import median_distance
+from mercer.kernels.stationary import centre_of
 from mercer.methods.frame import Frame
 from mercer.methods.metric import metric_steps
 from mercer.methods.nystrom import Settings, Summary

@@ -19,7 +19,7 @@ from mercer._typing import FloatArray, IntArray
 from mercer.basis.uniform import draw_rows
 from mercer.engine import ArrayRows, ArrayTable, Executor, blas_threads
 from mercer.kernels import Kernel, Matern, Stationary
-from mercer.kernels.stationary import median_distance
+from mercer.kernels.median_distance import median_distance
 from mercer.methods.exact import fit_exact
 from mercer.methods.likelihood import DECIDING_ROWS, maximise_likelihood
 from mercer.methods.metric_search import LEARNING_ROWS, fit_and_judge, refine_metric, rows_in_memory

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from mercer.kernels import CompactGaussian, Gaussian, Wendland
+from mercer.kernels.median_distance import median_distance
 from mercer.kernels.profiles import CUTOFF
-from mercer.kernels.stationary import median_distance
 from tests.kernel_cases import Case, assert_tile, both_dtypes
 
 by_kernel = {"ids": lambda kernel: str(Case(kernel))}

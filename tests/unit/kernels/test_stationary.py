@@ -3,7 +3,8 @@ import pytest
 from sklearn.gaussian_process import kernels as reference
 
 from mercer.kernels import Gaussian, Matern, stationary
-from mercer.kernels.stationary import Stationary, median_distance
+from mercer.kernels.median_distance import median_distance
+from mercer.kernels.stationary import Stationary
 
 EVERY = [Gaussian, lambda *a, **k: Matern(*a, nu=0.5, **k), Matern, lambda *a, **k: Matern(*a, nu=2.5, **k)]
 every_stationary_kernel = pytest.mark.parametrize("make", EVERY, ids=["gaussian", "matern12", "matern32", "matern52"])

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import pdist
 
-from mercer.kernels.stationary import median_distance
+from mercer.kernels.median_distance import median_distance
 
 
 @pytest.fixture
