@@ -26,6 +26,24 @@ each_intercept = pytest.mark.parametrize("intercept", [False, True], ids=["plain
 each_weighting = pytest.mark.parametrize("weighted", [False, True], ids=["unweighted", "weighted"])
 
 
+def worth(weights):
+    """How many targets rows of these weights are: Σω of whole numbers, else Kish's number."""
+    total, counted = np.sum(weights), np.all(weights == np.round(weights))
+    return total if counted else total**2 / np.sum(weights**2)
+
+
+def ordinary(weights):
+    """The weight of a new observation: 1 if weights are whole, else their mean."""
+    return 1.0 if np.all(weights == np.round(weights)) else np.mean(weights)
+
+
+def rest_without(weights, i):
+    """The weights when an observation of row i is left out: one of several equal ones, or the row."""
+    rest, counted = weights.copy(), np.all(weights == np.round(weights))
+    rest[i] = rest[i] - 1.0 if counted else 0.0
+    return rest
+
+
 @dataclass(frozen=True)
 class Conditioned:
     """A Gaussian process given targets, by its definition; with an intercept, a constant of infinite prior variance."""
@@ -36,13 +54,12 @@ class Conditioned:
     targets: np.ndarray  # (n,) or (n, p)
     intercept: bool
     noise: float = 1.0  # λ
-    weights: np.ndarray | None = None  # ω (n,): a row counts as ω rows
+    weights: np.ndarray | None = None  # ω (n,)
 
     @property
     def n_targets(self):
-        """Rows counted by their weights, less one for an intercept."""
-        weights = np.ones(len(self.system)) if self.weights is None else self.weights
-        return max(np.sum(weights), np.sum(weights) ** 2 / np.sum(weights**2)) - self.intercept
+        """What the rows are worth, less one for an intercept."""
+        return worth(np.ones(len(self.system)) if self.weights is None else self.weights) - self.intercept
 
     @property
     def scale(self):
@@ -60,8 +77,7 @@ class Conditioned:
         if self.intercept:
             determinant += np.log(np.sum(np.linalg.inv(self.system)))
         if self.weights is not None:
-            n = len(self.weights)
-            more = max(n, np.sum(self.weights)) - n
+            more = worth(self.weights) - len(self.weights)
             determinant += np.sum(np.log(self.weights)) + more * np.log(self.noise)
         return -0.5 * np.sum(determinant + self.n_targets * np.log(2 * np.pi * np.e * self.scale**2))
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from mercer import ExactRegressor, NystromRegressor, cross_validate_path
 from mercer.kernels import Gaussian, Matern
+from tests.oracles import ordinary, rest_without
 from tests.strategies import booleans, noises, problems
 
 # Bases are far from singular: what the factor of K_mm loses is the subject of test_estimator_laws.py.
@@ -50,17 +51,16 @@ def test_leave_one_out_equals_refitting(estimator, problem, whole, data):
     n = len(problem.rows)
     i = data.draw(st.integers(0, n - 1))
     rng = np.random.default_rng(n)
-    weights = rng.integers(1, 4, size=n).astype(float) if whole else rng.uniform(0.1, 1.0, size=n)
+    weights = rng.integers(1, 4, size=n).astype(float) if whole else rng.uniform(0.1, 3.0, size=n)
     ticks = np.linspace(-2, 2, 3)
     grid = np.column_stack([np.ravel(each) for each in np.meshgrid(*[ticks] * problem.rows.shape[1])])
     options = {"kernel": problem.kernel, "noise": problem.noise, "intercept": problem.intercept}
     extra = {"basis": grid} if estimator is NystromRegressor else {}
     found = estimator(**options, **extra).fit(problem.rows, problem.targets, weights)._calibration()
-    rest = weights.copy()
-    rest[i] = max(rest[i] - 1.0, 0.0)  # a row of weight 2 is two rows, of which one is left out
+    rest = rest_without(weights, i)
     model = estimator(**options, **extra).fit(problem.rows, problem.targets, rest)
     mean, std = model.predict(problem.rows[i : i + 1], return_std=True)
     size = np.max(np.abs(problem.targets))
     np.testing.assert_allclose(found.values[i], np.ravel(mean), rtol=0, atol=1e-8 * size)
-    variance = np.ravel(std / model.scale_)[0] ** 2 + problem.noise  # of an observation of weight 1
+    variance = np.ravel(std / model.scale_)[0] ** 2 + problem.noise / ordinary(weights)
     np.testing.assert_allclose(found.variances[i], variance, rtol=1e-8)

@@ -26,7 +26,7 @@ from mercer._stored import stored
 from mercer._typing import FloatArray, IntArray
 from mercer._validation import Integral, Interval, Real, StrOptions, parameters
 from mercer.basis.base import Basis, BasisStrategy, Task
-from mercer.engine import kernel_diagonal, kernel_matrix, kernel_times
+from mercer.engine import are_counts, kernel_diagonal, kernel_matrix, kernel_times, number_of
 from mercer.kernels import Kernel
 
 GREEDY_CONSTRAINTS: dict[str, list[Any]] = {
@@ -94,9 +94,8 @@ class ForwardSelection(BasisStrategy):
 def grow(task: Task, noise: float, candidates: int | None, tol: float, *, gcv: bool = False) -> Basis:
     """Add functions until the room is used, nothing is gained, or GCV has passed its least."""
     room, why = min(task.n_basis, task.rows.n_rows), ""
-    total_weight = float(task.rows.n_rows if task.weights is None else np.sum(task.weights))
-    if gcv and total_weight <= min(room, 1):
-        raise ValueError(f"stop='gcv' counts a weight as so many rows; these weights sum to {total_weight:g} only.")
+    weights = np.ones(task.rows.n_rows) if task.weights is None else task.weights
+    number = number_of(weights, counted=are_counts(weights))
     fit = _AllRows(task, noise) if candidates is None else _GrowingFit(task, noise, candidates)
     least, scores = tol * fit.squares, list[float]()
     while len(fit.index) < room:
@@ -106,7 +105,7 @@ def grow(task: Task, noise: float, candidates: int | None, tol: float, *, gcv: b
             break
         if fit.add(candidate) and gcv:
             # what is left of the objective, over (1 - m/n)²
-            share = 1.0 - len(fit.index) / total_weight
+            share = 1.0 - len(fit.index) / number
             scores.append(fit.squares / share**2 if share > 0 else np.inf)
             if len(scores) - int(np.argmin(scores)) > _PATIENCE:
                 break

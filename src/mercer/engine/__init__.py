@@ -28,7 +28,7 @@ from mercer.engine.products import (
 )
 from mercer.engine.sequential import SequentialLearner, learn_table
 from mercer.engine.sparse_kernel import SparseGram, SparseKernel
-from mercer.engine.statistics import Features, NormalStatistics, effective_number, normal_statistics, row_moments
+from mercer.engine.statistics import Features, NormalStatistics, normal_statistics, row_moments
 from mercer.engine.table import (
     ArrayRows,
     ArrayTable,
@@ -40,6 +40,7 @@ from mercer.engine.table import (
     Table,
     as_rows,
 )
+from mercer.engine.weights import are_counts, left_out_parts, number_of, relative_weights, unit_of
 
 __all__ = [
     "ArrayRows",
@@ -67,13 +68,13 @@ __all__ = [
     "Table",
     "Threads",
     "Tile",
+    "are_counts",
     "as_rows",
     "available_memory",
     "blas_threads",
     "by_group",
     "column_squares",
     "conditional_statistics",
-    "effective_number",
     "extend_factor",
     "feature_matrix",
     "features_times",
@@ -85,13 +86,17 @@ __all__ = [
     "kernel_matrix",
     "kernel_times",
     "learn_table",
+    "left_out_parts",
     "nearest_points",
     "nearest_rows",
     "neighbour_distance",
     "normal_statistics",
+    "number_of",
+    "relative_weights",
     "row_moments",
     "squared_projections",
     "statistics_of_groups",
     "transposed_times",
+    "unit_of",
     "using",
 ]

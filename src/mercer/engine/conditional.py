@@ -34,8 +34,9 @@ from mercer._typing import AnyArray, FloatArray
 from mercer.engine.blocks import BlockTable
 from mercer.engine.passes import Executor, RowPass, Tile
 from mercer.engine.products import OnFeatures
-from mercer.engine.statistics import AugmentedPass, Features, NormalStatistics, effective_number
+from mercer.engine.statistics import AugmentedPass, Features, NormalStatistics
 from mercer.engine.table import ArrayTable, Block
+from mercer.engine.weights import effective_number
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.kernels import Kernel
 from mercer.solvers.dense import WEIGHING_JITTERS, add_gram, factor_upper, least_jitter, solve_upper, subtract_products
@@ -63,6 +64,7 @@ class ConditionalStatistics:
     total_weight: Sometimes[float] = 0.0  # Σω; 0 in files of earlier versions
     log_weights: Sometimes[float] = 0.0  # Σ log ω
     log_repeats: Sometimes[float] = 0.0  # Σ (ω - 1) log λ: what a row of weight ω lacks in log|Λ| beside ω equal rows
+    log_noises: Sometimes[float] = 0.0  # Σ log λ
 
     def check_stored(self) -> None:
         """Refuse sums of plain features."""
@@ -90,18 +92,21 @@ class ConditionalStatistics:
         self.total_weight += other.total_weight
         self.log_weights += other.log_weights
         self.log_repeats += other.log_repeats
+        self.log_noises += other.log_noises
 
     @property
     def n_targets(self) -> float:
-        """How many targets the rows are worth in a likelihood; see ``effective_number``."""
-        return (
-            effective_number(self.total_weight, self.normal.weight_squares) if self.total_weight else float(self.n_used)
-        )
+        """How many targets the rows are worth in a likelihood; see ``weights``."""
+        if not self.total_weight:
+            return float(self.n_used)
+        return effective_number(self.total_weight, self.normal.weight_squares, counted=self.normal.counted)
 
     @property
     def repeated_log_determinant(self) -> float:
-        """log|Λ| with each row as often as its weight."""
-        repeats = self.log_repeats if self.total_weight > self.n_used else 0.0
+        """log|Λ| of as many targets as the rows are worth."""
+        repeats = self.log_repeats
+        if not self.normal.counted:  # all rows alike
+            repeats = (self.n_targets / max(self.n_used, 1) - 1.0) * self.log_noises
         return self.log_determinant + self.log_weights + repeats
 
 
@@ -135,6 +140,7 @@ class _ConditionalPass(AugmentedPass[ConditionalStatistics]):
         if tile.weights is None:
             state.total_weight += n_used
             state.normal.weight_squares += n_used
+            self._count_noises(state, n_used)
             return
         used = tile.weights[np.isfinite(self.noises(tile))]
         total = float(np.sum(used))
@@ -143,6 +149,10 @@ class _ConditionalPass(AugmentedPass[ConditionalStatistics]):
         state.log_weights += float(np.sum(np.log(used)))
         if self.noise > 0:
             state.log_repeats += (total - len(used)) * float(np.log(self.noise))
+        self._count_noises(state, len(used))
+
+    def _count_noises(self, state: ConditionalStatistics, n_used: int) -> None:
+        state.log_noises += n_used * float(np.log(self.noise)) if self.noise > 0 else 0.0
 
     def finish(self, state: ConditionalStatistics) -> ConditionalStatistics:
         return replace(state, normal=replace(state.normal, sums=self.sums(state.normal.sums)))
@@ -204,10 +214,11 @@ def conditional_statistics(
         msg = "conditional statistics need whitened float64 features: differences of kernel values are taken."
         raise ValueError(msg)
     if blocks is None:
-        return executor.reduce(_Rowwise(features, table.n_outputs, noise), table)
-    total = executor.reduce(_Blockwise(features, table.n_outputs, noise), BlockTable(table, blocks))
-    total.normal.n_rows = table.n_rows  # with those that are in no block
-    return total
+        total = executor.reduce(_Rowwise(features, table.n_outputs, noise), table)
+    else:
+        total = executor.reduce(_Blockwise(features, table.n_outputs, noise), BlockTable(table, blocks))
+        total.normal.n_rows = table.n_rows  # with those that are in no block
+    return replace(total, normal=total.normal.weighed_as(table))
 
 
 class Influences(NamedTuple):

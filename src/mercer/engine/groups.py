@@ -99,4 +99,4 @@ def statistics_of_groups(
     Cost: that of ``normal_statistics``, and an accumulator of m × m for each group and worker.
     """
     work = GroupedStatistics(NormalPass(features, table.n_outputs), n_groups)
-    return executor.reduce(work, grouped(table, groups))
+    return [each.weighed_as(table) for each in executor.reduce(work, grouped(table, groups))]

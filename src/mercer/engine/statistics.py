@@ -26,6 +26,7 @@ from mercer._stored.checks import check_finite, check_square, need
 from mercer._typing import FloatArray
 from mercer.engine.passes import Executor, Pass, Shippable, State, Tile
 from mercer.engine.table import ArrayTable, Rows, Table
+from mercer.engine.weights import effective_number
 from mercer.kernels import Kernel, Section
 from mercer.solvers.dense import add_gram, mirror, whiten
 
@@ -133,6 +134,7 @@ class NormalStatistics:
     n_features: int  # m
     n_rows: int  # how many rows were summed, whatever their weight
     weight_squares: Sometimes[float] = 0.0  # Σ ω²
+    n_relative: Sometimes[int] = 0  # rows that came with weights that are no numbers of equal rows
     is_whitened: bool = False  # whether the features are L⁻¹k_m(x), not k_m(x)
 
     def check_stored(self) -> None:
@@ -170,21 +172,36 @@ class NormalStatistics:
         return float(self.sums[-1, -1])
 
     @property
+    def counted(self) -> bool:
+        """Whether all weights are numbers of equal rows; see ``weights``."""
+        return self.n_relative == 0
+
+    @property
     def n_targets(self) -> float:
-        """How many targets the rows are worth in a likelihood; see ``effective_number``."""
-        return effective_number(self.total_weight, self.weight_squares)
+        """How many targets the rows are worth in a likelihood; see ``weights``."""
+        return effective_number(self.total_weight, self.weight_squares, counted=self.counted)
+
+    def weighed_as(self, table: Table) -> NormalStatistics:
+        """Statistics of rows of this table, whose weights are numbers of equal rows or not."""
+        return replace(self, n_relative=0 if table.counted else self.n_rows)
 
     def __add__(self, other: NormalStatistics) -> NormalStatistics:
         """Statistics of both sets of rows."""
         self._check_alike(other)
-        n_rows, squares = self.n_rows + other.n_rows, self.weight_squares + other.weight_squares
-        return replace(self, sums=self.sums + other.sums, n_rows=n_rows, weight_squares=squares)
+        both = replace(self, sums=self.sums.copy())
+        both.merge_in_place(other)
+        return both
 
     def __sub__(self, other: NormalStatistics) -> NormalStatistics:
         """Statistics of the rows of self without those of other."""
         self._check_alike(other)
-        n_rows, squares = self.n_rows - other.n_rows, self.weight_squares - other.weight_squares
-        return replace(self, sums=self.sums - other.sums, n_rows=n_rows, weight_squares=max(squares, 0.0))
+        return replace(
+            self,
+            sums=self.sums - other.sums,
+            n_rows=self.n_rows - other.n_rows,
+            weight_squares=max(self.weight_squares - other.weight_squares, 0.0),
+            n_relative=max(self.n_relative - other.n_relative, 0),
+        )
 
     def __mul__(self, factor: float) -> NormalStatistics:
         """Statistics with all weights multiplied; the number of rows stays."""
@@ -198,6 +215,7 @@ class NormalStatistics:
         self.sums += other.sums
         self.n_rows += other.n_rows
         self.weight_squares += other.weight_squares
+        self.n_relative += other.n_relative
 
     def whitened(self, lower: FloatArray) -> NormalStatistics:
         """Statistics of the features L⁻¹φ, from those of φ."""
@@ -255,20 +273,12 @@ class NormalPass(AugmentedPass[NormalStatistics]):
         return replace(state, sums=self.sums(state.sums))
 
 
-def effective_number(total: float, squares: float) -> float:
-    """Rows that weights of this sum and sum of squares are worth: a row of weight 2 is two rows.
-
-    Weights that are small all over count relative to each other, by Kish's (Σω)²/Σω².
-    """
-    return max(total, total * (total / squares)) if squares > 0 else total
-
-
 def normal_statistics(table: Table, features: Features, *, executor: Executor) -> NormalStatistics:
     """Sum the statistics of all rows in one pass.
 
     Cost: n·m² multiply-adds and n·m kernel values; an accumulator of m × m per worker and one more, and a tile each.
     """
-    return executor.reduce(NormalPass(features, table.n_outputs), table)
+    return executor.reduce(NormalPass(features, table.n_outputs), table).weighed_as(table)
 
 
 @dataclass(frozen=True)

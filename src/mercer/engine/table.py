@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from mercer._stored import stored
+from mercer._stored import Sometimes, stored
 from mercer._stored.checks import check_columns, check_compressed, check_finite, check_shape, need
 from mercer._typing import AnyArray, FloatArray, IntArray
 from mercer.engine.passes import Scratch, Tile
+from mercer.engine.weights import are_counts
 
 # Rows that belong together: next to each other, or anywhere.
 Block = slice | IntArray
@@ -194,6 +195,7 @@ class Table(ABC):
     n_features: int
     n_outputs: int
     has_given_tiles: bool = False  # whether tiles are blocks of rows that must be seen together
+    counted: bool = True  # whether weights are numbers of equal rows: see ``weights``
     is_array: bool = False  # whether any number of rows can be had without reading and joining tiles
 
     @abstractmethod
@@ -224,8 +226,10 @@ class ArrayTable(Table):
     weights: FloatArray | None = None  # (n,)
     coding: Coding | None = None  # makes targets of codes, a tile at a time
     shift: FloatArray | None = None  # (p,), subtracted from the targets
+    relative: Sometimes[bool] = False  # whether weights only say how much rows matter, even if they are whole numbers
 
     def __post_init__(self) -> None:
+        self.counted = not self.relative and are_counts(self.weights)
         self.n_rows, self.n_features, self.dtype = self.rows.n_rows, self.rows.n_features, self.rows.dtype
         self.is_array = isinstance(self.rows, ArrayRows)
         if self.coding is not None:
@@ -288,7 +292,8 @@ class ArrayTable(Table):
 
     def _part(self, rows: Rows, where: Block) -> ArrayTable:
         labels = None if self.labels is None else self.labels[where]
-        return replace(self, rows=rows, labels=labels, weights=None if self.weights is None else self.weights[where])
+        weights = None if self.weights is None else self.weights[where]
+        return replace(self, rows=rows, labels=labels, weights=weights, relative=not self.counted)
 
 
 @dataclass(eq=False)

@@ -28,6 +28,7 @@ _SAMPLE = 10_000  # rows by which columns are scaled
 _MOST_RANKED = 100  # features: with more, their ranks are left out
 # Shares of the time after which no other kernel is begun: if the model is exact, if it is on a basis; none tried on it.
 _EXACT_SEARCH, _SEARCH, _JUDGING = 0.6, 0.4, 0.6
+_ENOUGH_TRIED = 0.5  # of the kernels that are planned, in full: of fewer a warning tells
 # Operations that are planned for a second of the time limit: a slow laptop manages as many.
 _RATE = 1e10
 _EXACT_ROWS = 6000  # at most, for the default time limit
@@ -71,11 +72,11 @@ class AutoMachine(Shell):
         rows = table.rows.take(sample)
         _warn_of_copies(rows, table.subset(sample).labels)
         self._columns = Columns.of(rows, ranks=table.n_features <= _MOST_RANKED)
-        shown = ArrayTable(ColumnsOf(table.rows, self._columns), table.labels, table.weights, table.coding)
+        shown = replace(table, rows=ColumnsOf(table.rows, self._columns))
         options: dict[str, Any] = {"rng": rng, "executor": executor, "say": self._say}
         exact = table.n_rows <= exact_rows(limit)
         candidates = search_kernel(shown, deadline=began + (_EXACT_SEARCH if exact else _SEARCH) * limit, **options)
-        tried = len(candidates)
+        finished = sum(not each.hurried for each in candidates)
         if not exact:
             candidates = judge_on_basis(shown, candidates, deadline=began + _JUDGING * limit, **options) + candidates
         best = candidates[0]
@@ -92,9 +93,9 @@ class AutoMachine(Shell):
         }
         self._say(f"{reason}; {time.monotonic() - began:.1f} s in all")
         planned = n_candidates(table.n_rows, shown.n_features)
-        if tried < planned:
+        if finished < _ENOUGH_TRIED * planned:
             warn(
-                f"time_limit={limit:g} s was enough for {tried} of {planned} kernels: the best of these is used.",
+                f"time_limit={limit:g} s was enough for {finished} of {planned} kernels: the best so far is used.",
                 UserWarning,
             )
 
@@ -156,8 +157,8 @@ class AutoRegressor(KernelRegressor, AutoMachine):
     Parameters
     ----------
     time_limit : float, default=60.0
-        Seconds, roughly. It sets the size of the model; the kernel depends on it only if it is too short to try all
-        kernels, which is warned of.
+        Seconds, roughly. It sets the size of the model; the kernel depends on it if it is too short to try all kernels
+        in full. If that holds for more than half of them, a warning says so.
     random_state : int, RandomState or None, default=None
         For the rows by which kernels are judged, and the basis.
     n_jobs : int or None, default=None
@@ -302,10 +303,7 @@ def _warn_of_copies(rows: FloatArray, labels: Any) -> None:
 
 
 def _relative(table: ArrayTable) -> ArrayTable:
-    """The rows of positive weight, relative to the largest: only ratios matter where all else is chosen, too.
-
-    A weight of at most 1 is never two equal rows, of which one would tell about the other that is left out.
-    """
+    """The rows of positive weight, relative to the largest: only ratios matter where all else is chosen, too."""
     if table.weights is None:
         return table
     used = np.flatnonzero(table.weights > 0)

@@ -128,7 +128,7 @@ class KernelClassifier(ClassifierMixin, Shell):
         if self.class_weight is not None:
             factors = class_factors(self.class_weight, outputs.classes, codes, weights)[codes]
             weights = check_sample_weight(factors if weights is None else factors * weights, n_rows=rows.n_rows)
-        return ArrayTable(rows, codes, weights, outputs)
+        return ArrayTable(rows, codes, weights, outputs, relative=self.class_weight is not None)
 
     def _refuse_balanced(self) -> None:
         if self.class_weight == "balanced":

@@ -80,9 +80,9 @@ class CommitteeRegressor(KernelRegressor, SummedOnBasis):
 
     Notes
     -----
-    A weight ω divides the noise of its row, as in ``ExactRegressor``. A row of weight 2 is then the same as the row
-    twice in one block, but not in two blocks, which are treated as independent. Models that will be merged need one
-    noise: give the others ``noise=first.noise_``.
+    Weights are those of ``ExactRegressor``; but a row of weight 2 is the same as the row twice in one block, not in two
+    blocks, which are treated as independent. Models that will be merged need one noise: give the others
+    ``noise=first.noise_``.
 
     References
     ----------
@@ -237,7 +237,7 @@ class CommitteeRegressor(KernelRegressor, SummedOnBasis):
         """Logarithm of the likelihood of the targets seen (restricted, with an intercept), over all outputs.
 
         The density of y under N(0, scale_²(Q + Λ)) at the best σ; with an intercept b, integrated over all b (flat
-        prior, REML). A row of weight 2 counts as two.
+        prior, REML). Weights that are whole numbers count as rows.
         """
         check_is_fitted(self)
         return self._summary.log_likelihood

@@ -242,7 +242,8 @@ class CompactRegressor(KernelRegressor, CompactMachine):
 
     Notes
     -----
-    A weight ω divides the noise of its row, which makes a row of weight 2 the same as the row twice.
+    A weight ω divides the noise of its row. Weights that are all whole count equal rows: 2 is the row twice. Of others
+    only ratios matter to the noise that is chosen, and to what is said of rows that are left out.
 
     References
     ----------
@@ -284,8 +285,8 @@ class CompactRegressor(KernelRegressor, CompactMachine):
     def log_marginal_likelihood_(self) -> float:
         """Logarithm of the likelihood of the targets at the best σ (restricted, with an intercept), over all outputs.
 
-        The density of y under N(0, scale_²(K + λW⁻¹)); with an intercept b, integrated over all b (flat prior, REML). A
-        row of weight 2 counts as two.
+        The density of y under N(0, scale_²(K + λW⁻¹)); with an intercept b, integrated over all b (flat prior, REML).
+        Weights that are whole numbers count as rows.
         """
         check_is_fitted(self)
         value: float | None = getattr(self, "_log_likelihood", None)

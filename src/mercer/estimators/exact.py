@@ -200,7 +200,8 @@ class ExactRegressor(KernelRegressor, ExactMachine):
 
     Notes
     -----
-    A weight ω divides the noise of its row, which makes a row of weight 2 the same as the row twice.
+    A weight ω divides the noise of its row. Weights that are all whole count equal rows: 2 is the row twice. Of others
+    only ratios matter to the noise that is chosen, and to what is said of rows that are left out.
 
     Beside ``predict`` there are ``predict_interval`` and ``log_density`` for new observations, and ``loo_residuals``.
 
@@ -225,8 +226,8 @@ class ExactRegressor(KernelRegressor, ExactMachine):
     def log_marginal_likelihood_(self) -> float:
         """Logarithm of the likelihood of the targets at the best σ (restricted, with an intercept), over all outputs.
 
-        The density of y under N(0, scale_²(K + λW⁻¹)); with an intercept b, integrated over all b (flat prior, REML). A
-        row of weight 2 counts as two: that is the density of the rows given one by one.
+        The density of y under N(0, scale_²(K + λW⁻¹)); with an intercept b, integrated over all b (flat prior, REML).
+        Weights that are whole numbers count as rows: that is the density of the rows given one by one.
         """
         self._need_factor("log_marginal_likelihood_")
         value: float | None = getattr(self, "_log_likelihood", None)

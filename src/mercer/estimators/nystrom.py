@@ -211,7 +211,8 @@ class NystromRegressor(KernelRegressor, NystromMachine):
 
     Notes
     -----
-    A row of weight 2 is the same as the row twice.
+    A weight ω divides the noise of its row. Weights that are all whole count equal rows: 2 is the row twice. Of others
+    only ratios matter to the noise that is chosen, and to what is said of rows that are left out.
 
     Beside ``predict`` there are ``predict_interval`` and ``log_density`` for new observations, ``noise_path`` for many
     noises, and ``partial_fit``, ``merge`` and ``forget`` for rows that come and go. If rows that are left out are
@@ -241,8 +242,8 @@ class NystromRegressor(KernelRegressor, NystromMachine):
         """Logarithm of the likelihood of the targets seen, as this model has it, over all outputs.
 
         The density of y under N(0, scale_²(Q + λW⁻¹)), Q being the basis's approximation of K, at the best σ; with an
-        intercept b, integrated over all b (flat prior, REML). A row of weight 2 counts as two. Compare noises and
-        kernels by it, not bases: what the basis leaves of K is not in it.
+        intercept b, integrated over all b (flat prior, REML). Weights that are whole numbers count as rows. Compare
+        noises and kernels by it, not bases: what the basis leaves of K is not in it.
         """
         check_is_fitted(self)
         return self._summary.log_likelihood

@@ -271,7 +271,7 @@ class OnlineMachine(Mergeable):
         learner.restate(sums)
         state, n_scored = State(learner, self._state.history), learner.n_scored
         sample = Sample.draw(table)
-        some = replace(sample, targets=sample.targets[:, :n_scored]).table()
+        some = replace(sample, targets=sample.targets[:, :n_scored]).table(counted=table.counted)
         left_out = leave_one_out(state.expansion, some, noise=self.noise_, executor=executor)
         self._state = replace(state, left_out=left_out)
 

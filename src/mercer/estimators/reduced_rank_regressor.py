@@ -58,7 +58,8 @@ class ReducedRankRegressor(KernelRegressor, OnBasis, Shell):
 
     Notes
     -----
-    A row of weight 2 is the same as the row twice.
+    A weight ω divides the noise of its row. Weights that are all whole count equal rows: 2 is the row twice. Of others
+    only ratios matter to the noise that is chosen, and to what is said of rows that are left out.
 
     References
     ----------
@@ -129,7 +130,7 @@ class ReducedRankRegressor(KernelRegressor, OnBasis, Shell):
 
     def _deviations(self, rows: Rows, *, noise: bool = False) -> FloatArray:
         # The variance of an observation is positive more often than the function's.
-        return np.asarray(self._roots(rows, self.noise_ if noise else 0.0)[:, np.newaxis] * self._scales())
+        return np.asarray(self._roots(rows, self._observation_noise() if noise else 0.0)[:, np.newaxis] * self._scales())
 
     def _standard_deviations(self, rows: Rows) -> FloatArray:
         return self._roots(rows, 0.0)

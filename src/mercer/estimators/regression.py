@@ -145,7 +145,7 @@ class KernelRegressor(RegressorMixin, Shell):
         normal = rng.standard_normal((*mean.shape, int(n_samples)))
         drawn = draw_jointly(self._covariance(rows), normal.reshape(len(mean), -1), prior=prior).reshape(normal.shape)
         if noise:
-            drawn += np.sqrt(self.noise_) * rng.standard_normal(normal.shape)
+            drawn += np.sqrt(self._observation_noise()) * rng.standard_normal(normal.shape)
         drawn = mean[:, :, np.newaxis] + scales[:, np.newaxis] * drawn
         return np.asarray(drawn[:, 0] if outputs.flat else drawn)
 
@@ -189,8 +189,13 @@ class KernelRegressor(RegressorMixin, Shell):
         """Standard deviations (n, p) in the units of the targets, of the function or of observations with noise."""
         unit = self._standard_deviations(rows)
         if noise:
-            unit = np.sqrt(unit**2 + self.noise_)
+            unit = np.sqrt(unit**2 + self._observation_noise())
         return np.asarray(unit[:, np.newaxis] * self._scales())
+
+    def _observation_noise(self) -> float:
+        """λ of a new observation: of a row of weight 1, or, if weights are no counts, of their mean."""
+        calibration = self._calibration()
+        return float(self.noise_) / (1.0 if calibration is None else calibration.ordinary)
 
     def _scaled_covariance(self, unit: FloatArray) -> FloatArray:
         squares = self._scales() ** 2

@@ -174,7 +174,7 @@ class CommitteeSummary:
                 # Of rows in random order the first are a sample, and in few blocks.
                 index = batch.used[: len(wanted)] if batch.shuffled else batch.used[wanted]
                 found, some = self._influences(batch, index, executor), batch.table.subset(index)
-                parts.append(leave_out(found, some.targets, some.weights, noise=batch.noise))
+                parts.append(leave_out(found, some.targets, some.weights, counted=some.counted, noise=batch.noise))
         return Calibration.joined(parts) if parts else None
 
     def _influences(self, batch: Batch, index: IntArray, executor: Executor) -> Influences:
@@ -259,8 +259,10 @@ def likeliest_noise(choice: Choice, table: ArrayTable, kernel: Kernel, *, interc
     some = table.subset(sample_rows(used_rows(table, 1.0), DECIDING_ROWS))
     points = some.rows.take(np.arange(some.n_rows)).astype(np.float64, copy=False)
     weights = np.ones(len(points)) if some.weights is None else some.weights
-    rows = ArrayRows(points, checked=True)
-    return choose_noise(choice, rows, kernel, points, some.targets, weights, intercept=intercept, executor=executor)
+    return choose_noise(
+        choice, ArrayRows(points, checked=True), kernel, points, some.targets, weights,
+        counted=some.counted, intercept=intercept, executor=executor,
+    )  # fmt: skip
 
 
 # ------------------------------------------------------------------------------- rows parted into blocks

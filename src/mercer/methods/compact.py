@@ -81,7 +81,8 @@ def fit_compact(
     gram, order = sparse_kernel.gram(executor=executor), sparse_kernel.order
     weights = (np.ones(len(index)) if table.weights is None else table.weights[index])[order]
     unit = _unit(table.targets[index])  # so that squares are numbers
-    problem = Problem(sparse_kernel, gram, table.targets[index][order] / unit, weights, intercept, executor)
+    targets = table.targets[index][order] / unit
+    problem = Problem(sparse_kernel, gram, targets, weights, table.counted, intercept, executor)
     # Before the matrix is factored: an indefinite one has pivots that tell nothing.
     least = None
     if not kernel.is_guaranteed(points.shape[1]):
@@ -99,7 +100,7 @@ def fit_compact(
     coefficients = np.empty_like(solution.coefficients)
     coefficients[order] = solution.coefficients * unit
     told = problem.n_targets - problem.intercept >= 1  # whether targets tell of it
-    scale = (unit if told else 1.0) * profiled_scale(problem.targets, solution, problem.weights)
+    scale = (unit if told else 1.0) * profiled_scale(problem.targets, solution, problem.n_targets)
     bound = None if least is None else least.bound
     return CompactFit(
         expansion=KernelExpansion(kernel, points, coefficients, solution.intercept * unit, None, scale),

@@ -1,7 +1,7 @@
 r"""The noise of a model on a sparse kernel matrix, and how it does on rows that are left out (symbols: see ``exact``).
 
 The targets have the covariance :math:`\sigma^2H`, :math:`H = K + \lambda W^{-1}`, with the likeliest σ. With N targets
-of n rows (a row of weight 2 is two), less one degree of freedom for an intercept,
+of n rows (see ``engine.weights``), less one degree of freedom for an intercept,
 
 .. math:: L(\lambda) = -\tfrac N2\log\frac{2\pi e\,q}{N} - \tfrac12\Bigl(\log|H| + \sum\log\omega + (N-n)\log\lambda
     + \log\frac{1^\top\eta}{\sum\omega}\Bigr), \qquad q = (y-b)^\top\alpha,
@@ -17,10 +17,10 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from mercer._typing import FloatArray, IntArray
-from mercer.engine import Executor, SparseGram, SparseKernel
+from mercer.engine import Executor, SparseGram, SparseKernel, left_out_parts, number_of, unit_of
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.methods.compact_system import CompactSystem
-from mercer.methods.exact import LssvmSolution, n_targets, solve_lssvm
+from mercer.methods.exact import LssvmSolution, solve_lssvm
 from mercer.model import Calibration
 from mercer.model.calibration import sample_rows
 from mercer.solvers.ridge import LeftOut, RidgeProblem
@@ -48,6 +48,7 @@ class Problem:
     gram: SparseGram
     targets: FloatArray  # (n, p)
     weights: FloatArray  # (n,)
+    counted: bool  # whether weights are numbers of equal rows (and smaller, of outliers)
     intercept: bool
     executor: Executor
 
@@ -57,9 +58,14 @@ class Problem:
         return float(np.max(self.gram.values))
 
     @property
+    def ordinary(self) -> float:
+        """A noise of k(x, x) for an ordinary row."""
+        return self.amplitude * unit_of(self.weights, counted=self.counted)
+
+    @property
     def n_targets(self) -> float:
-        """N: a row of weight 2 is two; rows of small weights are rows."""
-        return n_targets(self.weights)
+        """N."""
+        return number_of(self.weights, counted=self.counted)
 
     def solve(self, system: CompactSystem) -> LssvmSolution:
         """Coefficients and intercept."""
@@ -81,11 +87,11 @@ def starting_noise(problem: Problem, choice: Choice, *, iterative: bool, needed:
     matrix = problem.gram.as_scipy()[places][:, places].toarray().astype(np.float64)
     low, high = _limits(problem, iterative=iterative, needed=needed)
     if np.count_nonzero(matrix) == len(matrix):
-        return max(problem.amplitude, low), True  # K is a multiple of the identity: every noise gives the same model
+        return max(problem.ordinary, low), True  # K is a multiple of the identity: every noise gives the same model
     targets, weights = problem.targets[places], problem.weights[places]
-    counted = n_targets(weights)
-    path = RidgeProblem.path_of_covariance(matrix, targets, weights, n_targets=counted, intercept=problem.intercept)
-    left_out = LeftOut.of_covariance(path, targets, weights)
+    number = number_of(weights, counted=problem.counted)
+    path = RidgeProblem.path_of_covariance(matrix, targets, weights, n_targets=number, intercept=problem.intercept)
+    left_out = LeftOut.of_covariance(path, targets, weights, left_out_parts(weights, counted=problem.counted))
     noise = path.likeliest_noise(left_out) if choice == "auto" else left_out.best_noise()
     return float(np.clip(noise, low, high)), len(places) == len(problem.targets)
 
@@ -101,7 +107,7 @@ def patches(kernel: SparseKernel, n_points: int) -> IntArray:
 
 def least_iterative_noise(problem: Problem) -> float:
     """The least noise with which conjugate gradients converge."""
-    return _LEAST_ITERATIVE * problem.amplitude
+    return _LEAST_ITERATIVE * problem.ordinary
 
 
 def is_refined(system: CompactSystem) -> bool:
@@ -142,8 +148,8 @@ def _limits(problem: Problem, *, iterative: bool, needed: float) -> tuple[float,
     """The least and the largest noise: rounding must not decide, and the system must be safely positive definite."""
     smallest = _LEAST_ITERATIVE if iterative else _LEAST[problem.gram.values.dtype.type]
     heaviest = float(np.max(problem.weights))
-    low = problem.amplitude * max(smallest, _LEAST_WEIGHTED * heaviest)
-    return max(low, needed * heaviest), problem.amplitude * _MOST
+    low = max(problem.ordinary * smallest, problem.amplitude * _LEAST_WEIGHTED * heaviest)
+    return max(low, needed * heaviest), problem.ordinary * _MOST
 
 
 def _least_near(score: Callable[[float], float], start: float, limits: tuple[float, float]) -> float:
@@ -214,7 +220,8 @@ def calibration(
     # r = αλ/ω, and 1 - h = M⁻¹_ii λ/ω
     fitted = solution.coefficients[places] * (noise / weights)[:, np.newaxis]
     leverages = (1.0 - diagonal * noise / weights) / weights
-    return Calibration.of_fit(problem.targets[places], fitted, leverages, weights, noise=noise)
+    targets = problem.targets[places]
+    return Calibration.of_fit(targets, fitted, leverages, weights, noise=noise, counted=problem.counted)
 
 
 def error_left_out(of: Calibration | None) -> float:

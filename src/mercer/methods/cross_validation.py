@@ -111,7 +111,7 @@ def cross_validate(
     total = reduce(NormalStatistics.__add__, sums)
     problem = frame.problem(total, shift, intercept=intercept)
     if noises is None:
-        noises = likely_noises(float(np.trace(problem.gram)) / problem.total_weight)
+        noises = likely_noises(float(np.trace(problem.gram)) / problem.n_targets)
     found = [
         _Split.of(frame, shift, sums, train, test, noises, intercept=intercept)
         for train, test in zip(splits.train.T, splits.test.T, strict=True)

@@ -20,7 +20,17 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from mercer._typing import FloatArray, IntArray
-from mercer.engine import ArrayRows, ArrayTable, Executor, Rows, SomeRows, effective_number, kernel_matrix
+from mercer.engine import (
+    ArrayRows,
+    ArrayTable,
+    Executor,
+    Rows,
+    SomeRows,
+    kernel_matrix,
+    left_out_parts,
+    number_of,
+    unit_of,
+)
 from mercer.kernels import Kernel, Precomputed
 from mercer.methods.frame import used_rows
 from mercer.methods.matrix_free import solve_matrix_free
@@ -71,7 +81,9 @@ def fit_exact(
     rows, points = _points(table.rows, index, kernel)
     targets = table.targets[index]
     if isinstance(noise, str):
-        noise = choose_noise(noise, rows, kernel, points, targets, weights, intercept=intercept, executor=executor)
+        noise = choose_noise(
+            noise, rows, kernel, points, targets, weights, counted=table.counted, intercept=intercept, executor=executor
+        )
     matrix = kernel_matrix(rows, kernel, points, executor=executor) if solver == "cholesky" else None
     factor = None if matrix is None else _factor(matrix, noise, weights)
     found: list[IterativeSolution] = []
@@ -89,13 +101,14 @@ def fit_exact(
 
     solution = solve_lssvm(solve, targets, weights, intercept=intercept)
     variance = None if factor is None else _variance(factor, solution.eta)
-    scale = profiled_scale(targets, solution, weights)
+    counted = table.counted
+    scale = profiled_scale(targets, solution, number_of(weights, counted=counted))
     expansion = KernelExpansion(kernel, points, solution.coefficients, solution.intercept, variance, scale)
     calibration, likelihood = None, None
     if factor is not None:
-        likelihood = _log_likelihood(factor, solution.eta, scale, weights, noise)
+        likelihood = _log_likelihood(factor, solution.eta, scale, weights, number_of(weights, counted=counted), noise)
         if noise > 0:
-            calibration = _calibration(factor, solution, targets, weights, noise)
+            calibration = _calibration(factor, solution, targets, weights, counted=counted, noise=noise)
     return ExactFit(expansion, index, factor, solution.eta, found[0] if found else None, noise, calibration, likelihood)
 
 
@@ -107,6 +120,7 @@ def choose_noise(
     targets: FloatArray,
     weights: FloatArray,
     *,
+    counted: bool,
     intercept: bool,
     executor: Executor,
 ) -> float:
@@ -119,13 +133,15 @@ def choose_noise(
     targets, weights = unit_targets(targets[index])[0], weights[index]
     if not (np.all(np.isfinite(matrix)) and np.all(np.diagonal(matrix) >= 0)):
         return float(np.finfo(np.float64).tiny)  # no kernel: refused where the matrix is factored
-    path = RidgeProblem.path_of_covariance(matrix, targets, weights, n_targets=n_targets(weights), intercept=intercept)
-    left_out = LeftOut.of_covariance(path, targets, weights)
+    number = number_of(weights, counted=counted)
+    path = RidgeProblem.path_of_covariance(matrix, targets, weights, n_targets=number, intercept=intercept)
+    left_out = LeftOut.of_covariance(path, targets, weights, left_out_parts(weights, counted=counted))
     if choice == "gcv":
         noise = path.best_noise()
     else:
         noise = path.likeliest_noise(left_out) if choice == "auto" else left_out.best_noise()
-    return max(noise, _LEAST_NOISE * float(np.mean(np.diagonal(matrix))))
+    least = _LEAST_NOISE * unit_of(weights, counted=counted)
+    return max(noise, least * float(np.mean(np.diagonal(matrix))))
 
 
 class LssvmSolution(NamedTuple):
@@ -153,9 +169,9 @@ def solve_lssvm(
     return LssvmSolution(nu - np.outer(eta, b), b + shift, eta)
 
 
-def profiled_scale(targets: FloatArray, solution: LssvmSolution, weights: FloatArray) -> FloatArray:
+def profiled_scale(targets: FloatArray, solution: LssvmSolution, n_targets: float) -> FloatArray:
     """σ (p,), where σ² = yᵀM⁻¹y/n, with M⁻¹y the coefficients."""
-    freedom = n_targets(weights) - (solution.eta is not None)
+    freedom = n_targets - (solution.eta is not None)
     if freedom < 1:
         return np.ones(targets.shape[1])  # no targets to tell
     scaled, unit = unit_targets(targets - solution.intercept)
@@ -170,23 +186,23 @@ def unit_targets(targets: FloatArray) -> tuple[FloatArray, FloatArray]:
     return targets / unit, unit
 
 
-def n_targets(weights: FloatArray) -> float:
-    """How many targets rows of these weights are worth in a likelihood."""
-    return effective_number(float(np.sum(weights)), float(np.sum(weights**2)))
-
-
 def _log_likelihood(
-    factor: CholeskyFactor, eta: FloatArray | None, scale: FloatArray, weights: FloatArray, noise: float
+    factor: CholeskyFactor,
+    eta: FloatArray | None,
+    scale: FloatArray,
+    weights: FloatArray,
+    n_targets: float,
+    noise: float,
 ) -> float:
     """Of the targets at the best σ; a row of weight ω has the determinant of ω equal rows."""
-    n, counted = len(weights), n_targets(weights)
+    n = len(weights)
     # log |H| + Σ log ω + (N - n) log λ + log 1ᵀH⁻¹1
     determinant = 2.0 * float(np.sum(np.log(np.diagonal(factor.lower)))) + float(np.sum(np.log(weights)))
-    if counted != n:
-        determinant += (counted - n) * np.log(noise) if noise > 0 else np.nan
+    if n_targets != n:
+        determinant += (n_targets - n) * np.log(noise) if noise > 0 else np.nan
     if eta is not None:
         determinant += float(np.log(np.sum(eta)))
-    return profiled_log_likelihood(scale, determinant, counted - (eta is not None))
+    return profiled_log_likelihood(scale, determinant, n_targets - (eta is not None))
 
 
 def leave_one_out(
@@ -208,7 +224,13 @@ def leave_one_out(
 
 
 def _calibration(
-    factor: CholeskyFactor, solution: LssvmSolution, targets: FloatArray, weights: FloatArray, noise: float
+    factor: CholeskyFactor,
+    solution: LssvmSolution,
+    targets: FloatArray,
+    weights: FloatArray,
+    *,
+    counted: bool,
+    noise: float,
 ) -> Calibration:
     index = sample_rows(np.arange(len(targets)), _CALIBRATING_ROWS)
     residuals, diagonal = leave_one_out(factor, solution.coefficients, solution.eta, index)
@@ -216,7 +238,7 @@ def _calibration(
     # r = αλ/ω, and 1 - h = M⁻¹_ii λ/ω
     leverages = (1.0 - diagonal * noise / weights) / weights
     fitted = residuals * (diagonal * noise / weights)[:, np.newaxis]
-    return Calibration.of_fit(targets[index], fitted, leverages, weights, noise=noise)
+    return Calibration.of_fit(targets[index], fitted, leverages, weights, noise=noise, counted=counted)
 
 
 def _points(rows: Rows, index: IntArray, kernel: Kernel) -> tuple[Rows, FloatArray]:

@@ -59,7 +59,7 @@ def fitted_kernel(
     threads = getattr(executor, "n_jobs", None)
     with nullcontext() if threads is None else blas_threads(threads):
         found = maximise_likelihood(
-            start, rows, targets[:, varied] / sizes[varied], weights,
+            start, rows, targets[:, varied] / sizes[varied], weights, counted=table.counted,
             names=names, noise=_NOISE * unit if given is None else given, fit_noise=given is None,
             intercept=intercept, max_iter=_STEPS, say=say,
         )  # fmt: skip

@@ -28,8 +28,9 @@ from scipy.linalg import lapack
 from scipy.optimize import minimize
 
 from mercer._typing import FloatArray
+from mercer.engine import number_of, unit_of
 from mercer.kernels import Kernel
-from mercer.methods.exact import n_targets, solve_lssvm
+from mercer.methods.exact import solve_lssvm
 from mercer.solvers.dense import mirror
 
 # Rows that decide: a step of the search takes about a tenth of a second with a thousand.
@@ -37,7 +38,7 @@ DECIDING_ROWS = 1000
 _WIDEST = 12.0  # the largest logarithm of a parameter, relative to its start: it switches a feature off
 _NARROWEST = -5.0
 _AMPLITUDE = 9.2  # the same of an amplitude: more than 1e4 times the other terms, these lose their digits
-_NOISES = (-16.0, 6.0)  # logarithms of λ, relative to k(x, x)
+_NOISES = (-16.0, 6.0)  # logarithms of λ, relative to k(x, x), of an ordinary row
 _FAILED = 1e25  # the objective where H is not positive definite: the search turns back
 
 
@@ -48,6 +49,7 @@ class Likeliest:
     kernel: Kernel
     noise: float  # λ, in units of the kernel's own amplitude
     log_likelihood: float  # with the logarithm of the prior, if there is one
+    stopped: bool  # by the deadline
 
 
 class _Stopped(Exception):  # noqa: N818  no error: time is up
@@ -60,6 +62,7 @@ def maximise_likelihood(
     targets: FloatArray,
     weights: FloatArray,
     *,
+    counted: bool = True,
     noise: float = 0.1,
     intercept: bool = True,
     names: Collection[str] | None = None,
@@ -85,6 +88,7 @@ def maximise_likelihood(
         start = {name: start[name] for name in names}
     sizes = [np.size(value) for value in start.values()]
     level = float(np.mean(kernel.diagonal(rows)))
+    number = number_of(weights, counted=counted)
     best: list[tuple[float, FloatArray]] = []
 
     def unpack(point: FloatArray) -> tuple[Kernel, float]:
@@ -95,7 +99,9 @@ def maximise_likelihood(
     def objective(point: FloatArray) -> tuple[float, FloatArray]:
         if time.monotonic() > deadline and best:
             raise _Stopped
-        value, gradient = _objective(*unpack(point), list(start), rows, targets, weights, intercept=intercept)
+        value, gradient = _objective(
+            *unpack(point), list(start), rows, targets, weights, n_targets=number, intercept=intercept
+        )
         if spread is not None and value < _FAILED:
             value, gradient = _with_prior(value, gradient, point, sizes, spread)
         if not best or value < best[0][0]:
@@ -110,12 +116,16 @@ def maximise_likelihood(
     limits = [_limits(name) for name, size in zip(start, sizes, strict=True) for _ in range(size)]
     bounds = [(each + low, each + high) for each, (low, high) in zip(flat, limits, strict=True)]
     if fit_noise:
-        flat, bounds = np.append(flat, np.clip(np.log(noise), *_NOISES)), [*bounds, _NOISES]
+        unit = float(np.log(unit_of(weights, counted=counted)))
+        low, high = _NOISES[0] + unit, _NOISES[1] + unit
+        flat, bounds = np.append(flat, np.clip(np.log(noise), low, high)), [*bounds, (low, high)]
     options = {"maxiter": max_iter}
+    stopped = True
     with suppress(_Stopped):
         minimize(objective, flat, jac=True, method="L-BFGS-B", bounds=bounds, callback=tell, options=options)
+        stopped = False
     found, chosen = unpack(best[0][1])
-    return Likeliest(found, chosen, -best[0][0])
+    return Likeliest(found, chosen, -best[0][0], stopped)
 
 
 def _with_prior(
@@ -143,6 +153,7 @@ def _objective(
     targets: FloatArray,
     weights: FloatArray,
     *,
+    n_targets: float,
     intercept: bool,
 ) -> tuple[float, FloatArray]:
     """The negative log-likelihood, and its gradient by log-parameters and log λ."""
@@ -155,10 +166,9 @@ def _objective(
     solution = solve_lssvm(lambda right: lapack.dpotrs(lower, right, lower=1)[0], targets, weights, intercept=intercept)
     alpha, eta = solution.coefficients, solution.eta
     squares = np.maximum(np.sum((targets - solution.intercept) * alpha, axis=0), np.finfo(np.float64).tiny)
-    counted = n_targets(weights)
-    freedom = counted - intercept
+    freedom = n_targets - intercept
     value = np.sum(np.log(squares / freedom) + np.log(2 * np.pi * np.e)) * freedom / 2
-    value += p * (np.sum(np.log(np.diagonal(lower))) + (counted - n) * np.log(noise) / 2)
+    value += p * (np.sum(np.log(np.diagonal(lower))) + (n_targets - n) * np.log(noise) / 2)
     # G = p/2 (H⁻¹ - ηηᵀ/1ᵀη) - n/2 Σ ααᵀ/q
     by_matrix, _ = lapack.dpotri(lower, lower=1, overwrite_c=1)
     mirror(by_matrix.T)
@@ -168,7 +178,7 @@ def _objective(
         by_matrix -= np.outer(eta, eta / total)
     by_matrix *= p / 2
     by_matrix -= (alpha * (freedom / 2 / squares)) @ alpha.T
-    by_noise = noise * float(np.sum(np.diagonal(by_matrix) / weights)) + p * (counted - n) / 2
+    by_noise = noise * float(np.sum(np.diagonal(by_matrix) / weights)) + p * (n_targets - n) / 2
     gradients = kernel.parameter_gradient(rows, rows, by_matrix)
     return float(value), np.concatenate([*(np.ravel(gradients[name]) for name in names), [by_noise]])
 

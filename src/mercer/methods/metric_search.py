@@ -175,7 +175,7 @@ def rows_in_memory(table: ArrayTable, most: int, rng: np.random.RandomState) -> 
     """Rows of positive weight, at most so many, as float64."""
     some = table.subset(draw_rows(table.n_rows, most, table.weights, rng))
     rows = some.rows.read(0, some.n_rows).astype(np.float64, copy=False)
-    return ArrayTable(ArrayRows(rows, checked=True), some.labels, some.weights, some.coding, some.shift)
+    return replace(some, rows=ArrayRows(rows, checked=True))
 
 
 def spreads(rows: FloatArray) -> FloatArray:

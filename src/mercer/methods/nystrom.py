@@ -22,7 +22,7 @@ from scipy.linalg import lapack
 
 from mercer._stored import Sometimes, stored
 from mercer._typing import AnyArray, FloatArray
-from mercer.engine import ArrayTable, Executor, NormalStatistics, Threads, normal_statistics
+from mercer.engine import ArrayTable, Executor, NormalStatistics, Threads, left_out_parts, normal_statistics
 from mercer.exceptions import JitterWarning, warn
 from mercer.methods.frame import Frame, target_shift
 from mercer.model import Calibration, KernelExpansion, Sample, leave_one_out
@@ -188,17 +188,16 @@ class Summary:
 
         Where many rows are copies of basis points, new rows may be, too, and all judge.
         """
-        table = sample.table()
+        table = sample.table(counted=self.statistics.counted)
         points = {point.tobytes() for point in self.frame.basis.points.astype(np.float64) + 0.0}  # -0 is 0
         rows = table.rows.read(0, table.n_rows) + 0.0
         others = np.array([row.tobytes() not in points for row in rows], dtype=bool)
-        left = max(float(np.sum(others)), float(np.sum(sample.weights[others])))  # a row of weight 2 is two
+        left = float(np.sum(sample.weights[others] if table.counted else others))
         copied = np.sum(~others) > _COPIED[0] + _COPIED[1] * len(others) * len(points) / max(sample.n_rows, 1)
         return table.subset(np.flatnonzero(others)) if left >= _ENOUGH and not copied else table
 
     def _choose_noise(self, path: RidgePath, choice: Choice) -> float:
         if choice == "gcv":
-            self._check_weights_count_rows()
             return path.best_noise()
         left_out = self._left_out(path)
         by_likelihood = left_out is None or choice == "auto"
@@ -215,11 +214,13 @@ class Summary:
     def _left_out(self, path: RidgePath) -> LeftOut | None:
         if self.sample is None or len(self.sample.rows) == 0:
             return None
-        sample = self.sample.table()
+        counted = self.statistics.counted
+        sample = self.sample.table(counted=counted)
         if self.settings.intercept:
             sample = sample.shifted(self.target_shift)
         features = self.frame.features(whitened=True).tile(sample.rows.read(0, sample.n_rows))
-        return LeftOut(path, features, sample.targets, self.sample.weights)
+        weights = self.sample.weights
+        return LeftOut(path, features, sample.targets, weights, left_out_parts(weights, counted=counted))
 
     def path(self, noises: FloatArray) -> NoisePath:
         """Solve for many noises."""
@@ -273,13 +274,6 @@ class Summary:
             f"noise={noise:.3g} is too small for sums that were made for a larger one: their rounding allows "
             f"{smallest:.1e} and more. Fit with this noise, or with noise='gcv'."
         )
-
-    def _check_weights_count_rows(self) -> None:
-        if self.statistics.n_rows > 1 and self.statistics.total_weight <= 1.0 + _FORGOTTEN:
-            raise ValueError(
-                f"noise='gcv' counts a weight as a number of rows, but sample_weight sums to "
-                f"{self.statistics.total_weight:.3g} for {self.statistics.n_rows} rows: scale it to a mean of 1."
-            )
 
 
 def _plain_is_safe(frame: Frame, table: ArrayTable, settings: Settings, executor: Executor) -> bool:

@@ -69,7 +69,7 @@ def fit_pseudo_inputs(
     unit = _root_mean_square(centred, table.weights)
     if not 1e-152 < unit < 1e152:
         raise ValueError(f"the targets are of size {unit:.1g}, whose square cannot be a variance: scale them.")
-    scaled = ArrayTable(table.rows, centred / unit, table.weights)
+    scaled = ArrayTable(table.rows, centred / unit, table.weights, relative=not table.counted)
     objective = SparseObjective(scaled, kind, executor)
     first = _Point(start.kernel * unit**-2, start.basis.points, 1.0 if noise is None else noise * unit**-2)
     if noise is None and not (freedom.kernel and freedom.noise):

@@ -204,7 +204,8 @@ def fit_reduced_rank(
     variance = ReducedRankVariance(frame, points, solution, precisions)
     some = sample_rows(np.arange(len(points)), _CALIBRATING_ROWS)
     found = variance.influences(some, expansion, executor)
-    return ReducedRankFit(expansion, variance, leave_out(found, targets[some], weights[some], noise=chosen))
+    left_out = leave_out(found, targets[some], weights[some], counted=table.counted, noise=chosen)
+    return ReducedRankFit(expansion, variance, left_out)
 
 
 def _smallest_noise(frame: Frame, points: FloatArray, weights: FloatArray) -> float:

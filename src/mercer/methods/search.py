@@ -46,6 +46,7 @@ class Candidate:
     noise: float
     error: float  # mean squared, in units of the targets' variance, averaged over the outputs
     seconds: float
+    hurried: bool = False  # whether its search was stopped by its share of the time
 
 
 def _first(scales: FloatArray) -> Kernel:
@@ -63,6 +64,7 @@ _OTHERS: dict[str, tuple[Callable[[FloatArray], Kernel], tuple[int, int]]] = {
         lambda scales: Matern(length_scale=scales, nu=0.5) + Matern(length_scale=scales, nu=2.5), _SUMS,
     ),
 }  # fmt: skip
+_MOST_SHARE = 0.5  # of the time that is left, for the kernel from whose length scales the others start
 _FEWEST_SCALES = 10  # length scales that are taken to be there, at least, as the shape and the noise are chosen, too
 _ROWS_PER_SCALE = 5  # that it takes to tell length scales of features apart
 
@@ -90,33 +92,36 @@ def search_kernel(
     tried: list[Candidate] = []
 
     few = slice(None, None, -(-len(rows) // _FEW_ROWS) or 1)  # rows may be in some order
+    planned = n_candidates(len(used), rows.shape[1])
 
-    def fit(kernel: Kernel, noise: float, max_iter: int, some: slice) -> tuple[Kernel, float]:
+    def fit(kernel: Kernel, noise: float, max_iter: int, some: slice, deadline: float) -> tuple[Kernel, float, bool]:
         varied = unit[some][:, np.ptp(unit[some], axis=0) > 0]
         if not varied.shape[1] or len(varied) <= 2:
-            return kernel, noise
+            return kernel, noise, False
         relative = max(noise / float(np.mean(kernel.diagonal(rows))), _LEAST_START)
         with blas_threads(1):  # on a thousand rows more of them gain little, and lose much on a busy machine
             found = maximise_likelihood(
-                kernel, rows[some], varied, weights[some],
+                kernel, rows[some], varied, weights[some], counted=table.counted,
                 noise=relative, spread=_SPREAD, max_iter=max_iter, deadline=deadline,
             )  # fmt: skip
-        return found.kernel, found.noise
+        return found.kernel, found.noise, found.stopped
 
     def try_out(name: str, start: Kernel, noise: float, steps: tuple[int, int]) -> Candidate:
         began = time.monotonic()
-        kernel, noise = fit(start, noise, steps[0], few)
-        if steps[1]:
-            kernel, noise = fit(kernel, noise, steps[1], slice(None))
+        share = max(1.0 / max(planned - len(tried), 1), _MOST_SHARE if len(tried) == 1 else 0.0)
+        until = began + share * (deadline - began) if deadline < np.inf else deadline
+        kernel, noise, hurried = fit(start, noise, steps[0], few, until)
+        if steps[1] and not hurried:
+            kernel, noise, hurried = fit(kernel, noise, steps[1], slice(None), until)
         error = _left_out_error(judged, kernel, noise, executor)
-        tried.append(Candidate(name, kernel, noise, error, time.monotonic() - began))
+        tried.append(Candidate(name, kernel, noise, error, time.monotonic() - began, hurried))
         say(f"{name}: error {np.sqrt(error):.3f}, {tried[-1].seconds:.1f} s")
         return tried[-1]
 
     common = Matern(length_scale=median_distance(rows))
     best = try_out("matern 3/2, one length scale", common, 0.1, _COMMON)
     scales = np.full(rows.shape[1], float(best.kernel.length_scale))
-    if n_candidates(len(used), rows.shape[1]) > 1 and time.monotonic() < deadline:
+    if planned > 1 and time.monotonic() < deadline:
         best = try_out("matern 3/2", _first(scales), best.noise, _EACH)
         scales = np.asarray(best.kernel.length_scale)
         for name, (start, steps) in _OTHERS.items():
@@ -204,4 +209,4 @@ def _left_out_error(table: ArrayTable, kernel: Kernel, noise: float, executor: E
 def _in_memory(table: ArrayTable, index: IntArray) -> ArrayTable:
     some = table.subset(np.sort(index))
     rows = some.rows.read(0, some.n_rows).astype(np.float64)
-    return ArrayTable(ArrayRows(rows, checked=True), some.targets, some.weights)
+    return ArrayTable(ArrayRows(rows, checked=True), some.targets, some.weights, relative=not table.counted)

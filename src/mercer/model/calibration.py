@@ -25,10 +25,10 @@ from typing import Any
 import numpy as np
 from scipy.stats import t as student
 
-from mercer._stored import stored
+from mercer._stored import Sometimes, stored
 from mercer._stored.checks import check_columns, check_finite, check_shape, need
 from mercer._typing import FloatArray, IntArray
-from mercer.engine import ArrayRows, ArrayTable, Executor
+from mercer.engine import ArrayRows, ArrayTable, Executor, left_out_parts, relative_weights, unit_of
 from mercer.model.expansion import KernelExpansion
 
 SAMPLE = 2048  # rows: the coverage of an interval is then known to half a percent
@@ -95,10 +95,10 @@ class Sample:
         left = max(self.n_rows - gone_rows, int(np.count_nonzero(stay)))
         return Sample(self.rows[stay], self.targets[stay], self.weights[stay], left)
 
-    def table(self) -> ArrayTable:
-        """The sample as a table."""
+    def table(self, *, counted: bool) -> ArrayTable:
+        """The sample as a table, of weights that are numbers of equal rows or not."""
         rows = ArrayRows(np.asarray(self.rows, dtype=np.float64), checked=True)
-        return ArrayTable(rows, self.targets, self.weights)
+        return ArrayTable(rows, self.targets, self.weights, relative=not counted)
 
 
 def sample_rows(index: IntArray, size: int) -> IntArray:
@@ -124,9 +124,11 @@ class Calibration:
     residuals: FloatArray  # (k, p)
     variances: FloatArray  # (k,), of a new observation, in units of σ²; infinite where it is not known
     weights: FloatArray  # (k,)
+    ordinary: Sometimes[float] = 1.0  # weight of a new observation: the mean, or 1 of counts
 
     def check_stored(self) -> None:
         """Refuse parts of different lengths."""
+        need(self.ordinary > 0, "a calibration has no weight of a new observation.")
         k = len(self.variances)
         check_columns(self.targets, k, "targets of a calibration")
         check_shape(self.residuals, self.targets.shape, "residuals")
@@ -143,26 +145,32 @@ class Calibration:
         weights: FloatArray,
         *,
         noise: float,
+        counted: bool,
         beyond: Any = 0.0,
     ) -> Calibration:
         """A calibration by fitted residuals (k, p) and the leverages (k,) of a row of weight 1.
 
-        A row of weight 2 is two rows, of which one is left out; a row of a weight below 1 is left out whole. ``beyond``
-        is the variance, in units of σ², that does not depend on the targets' noise. What is expected is the variance of
-        an observation of weight 1, whatever the row's: so new observations are compared with rows by the same measure.
+        Of weights that are ``counted`` 2 is two rows, of which one is left out; rows of other weights are left out
+        whole. ``beyond`` is the variance, in units of σ², that does not depend on the targets' noise. What is expected
+        is the variance of a new observation, whatever the row's weight: so these are compared with rows by the same
+        measure.
         """
-        left = 1.0 - np.minimum(weights, 1.0) * leverages
+        ordinary = unit_of(weights, counted=counted)
+        left = 1.0 - left_out_parts(weights, counted=counted) * leverages
         left[left <= 0] = np.nan
         residuals = fitted_residuals / left[:, np.newaxis]
-        variances = beyond + noise * leverages / left + noise
+        variances = beyond + noise * leverages / left + noise / ordinary
         known = np.all(np.isfinite(residuals), axis=1) & np.isfinite(variances) & (variances > 0) & (weights > 0)
-        return cls(targets[known], residuals[known], variances[known], weights[known])
+        weights = relative_weights(weights, counted=counted)
+        return cls(targets[known], residuals[known], variances[known], weights[known], ordinary)
 
     @classmethod
     def joined(cls, parts: Sequence[Calibration]) -> Calibration:
         """Calibration by the rows of all parts."""
         names = ("targets", "residuals", "variances", "weights")
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+        rows = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+        ordinary = np.mean(np.repeat([part.ordinary for part in parts], [len(part.weights) for part in parts]))
+        return cls(**rows, ordinary=float(ordinary) if len(rows["weights"]) else 1.0)
 
     @property
     def values(self) -> FloatArray:
@@ -238,7 +246,10 @@ def leave_one_out(
     posterior = on_basis.variances(sample.rows, executor=executor)
     beyond = expansion.variances(sample.rows, executor=executor) - posterior
     fitted = targets - expansion.evaluate(sample.rows, executor=executor)
-    return Calibration.of_fit(targets, fitted, posterior / noise, weights, noise=noise, beyond=np.maximum(beyond, 0.0))
+    return Calibration.of_fit(
+        targets, fitted, posterior / noise, weights,
+        noise=noise, counted=sample.counted, beyond=np.maximum(beyond, 0.0),
+    )  # fmt: skip
 
 
 def _mean(values: FloatArray, weights: FloatArray) -> FloatArray:

@@ -37,7 +37,7 @@ from scipy.special import expit, log_expit, logsumexp
 from mercer._stored import Sometimes, stored
 from mercer._stored.checks import check_finite, check_shape, need
 from mercer._typing import FloatArray, IntArray
-from mercer.engine import effective_number
+from mercer.engine import number_of
 
 _STEEPEST = 8.0  # logarithm of the largest slope: values of ±1 that are never wrong would have none
 _PRECISE = 1e-9  # of the gradient, in units of the total weight
@@ -92,7 +92,7 @@ class Probabilities:
         """The most likely ones, given values (n, p) that do not know their own row's class."""
         # Weights that are small all over count relative to each other: a prior of one row is not to outweigh them.
         total = float(np.sum(weights))
-        weights = weights * (effective_number(total, float(np.sum(weights**2))) / total)
+        weights = weights * (number_of(weights, counted=True) / total)
         targets, by_class = smoothed_targets(codes, weights, n_classes), _by_class(values)
         shared = cls(*_shared(by_class, targets, weights))
         if not 2 < n_classes <= _MOST:

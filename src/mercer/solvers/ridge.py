@@ -285,7 +285,7 @@ class RidgePath:
     def least(self, score: Callable[[float], float]) -> float:
         """The noise of the least score: the best of a grid, refined."""
         problem = self.problem
-        unit = float(np.sum(self.eigenvalues)) / problem.total_weight if problem.total_weight > 0 else 0.0
+        unit = float(np.sum(self.eigenvalues)) / problem.n_targets if problem.n_targets > 0 else 0.0
         if unit <= 0 or problem.freedom <= 0 or not np.any(problem.squares > 0):
             return 1.0
         grid = np.log(likely_noises(unit))
@@ -306,7 +306,7 @@ class RidgePath:
         return float(np.sum(self.residual_share(noise) + _RESIDUAL_ROUNDING) * inflation)
 
     def _inflation(self, noise: float) -> float:
-        n, freedom = self.problem.total_weight, self.degrees_of_freedom(noise)
+        n, freedom = self.problem.n_targets, self.degrees_of_freedom(noise)
         return float("inf") if freedom >= n * (1 - 1e-12) else 1 / (1 - freedom / n) ** 2
 
     def best_noise(self) -> float:
@@ -338,24 +338,31 @@ def likely_noises(unit: float) -> FloatArray:
 
 
 class LeftOut:
-    """Leave-one-out errors of rows that were summed, at any noise: features (k, r), targets (k, p), weights (k,)."""
+    """Leave-one-out errors of rows that were summed, at any noise: features (k, r), targets (k, p), weights (k,).
 
-    def __init__(self, path: RidgePath, features: FloatArray, targets: FloatArray, weights: FloatArray) -> None:
-        self._set(path, (features - path.problem.mean) @ path.eigenvectors, targets, weights)
+    ``parts`` (k,) are what is left out of the weights.
+    """
+
+    def __init__(
+        self, path: RidgePath, features: FloatArray, targets: FloatArray, weights: FloatArray, parts: FloatArray
+    ) -> None:
+        self._set(path, (features - path.problem.mean) @ path.eigenvectors, targets, weights, parts)
 
     @classmethod
-    def of_covariance(cls, path: RidgePath, targets: FloatArray, weights: FloatArray) -> LeftOut:
+    def of_covariance(cls, path: RidgePath, targets: FloatArray, weights: FloatArray, parts: FloatArray) -> LeftOut:
         """Of all rows of a path that was made of a covariance."""
         made: LeftOut = object.__new__(cls)
         # rows of √ω⁻¹ Q√θ are features: their inner products are those of K
         rotated = path.eigenvectors * np.sqrt(path.eigenvalues) / np.sqrt(weights)[:, np.newaxis]
         mean = np.average(targets, axis=0, weights=weights) if path.problem.intercept else 0.0
-        made._set(path, rotated, targets - mean, weights)
+        made._set(path, rotated, targets - mean, weights, parts)
         return made
 
-    def _set(self, path: RidgePath, rotated: FloatArray, targets: FloatArray, weights: FloatArray) -> None:
+    def _set(
+        self, path: RidgePath, rotated: FloatArray, targets: FloatArray, weights: FloatArray, parts: FloatArray
+    ) -> None:
         problem = path.problem
-        self._path, self._weights, self._rotated = path, weights, rotated
+        self._path, self._weights, self._parts, self._rotated = path, weights, parts, rotated
         self._squares = self._rotated**2
         self._constant = 1.0 / problem.total_weight if problem.has_intercept else 0.0
         centred = targets - problem.target_mean
@@ -369,8 +376,7 @@ class LeftOut:
     def error(self, noise: float) -> float:
         """Mean squared error, in units of that of the mean, averaged over the outputs that are not constant."""
         inverse = self._path.inverse(noise)
-        # A row of weight 2 is two rows, of which one is left out.
-        leverage = np.minimum(self._weights, 1.0) * (self._squares @ inverse + self._constant)
+        leverage = self._parts * (self._squares @ inverse + self._constant)
         residuals = self._targets - self._rotated @ (inverse[:, np.newaxis] * self._projections)
         residuals /= np.maximum(1.0 - leverage, np.finfo(np.float64).eps)[:, np.newaxis]
         return float(np.mean(self._weights @ residuals**2) / np.sum(self._weights)) if np.any(self._used) else 0.0

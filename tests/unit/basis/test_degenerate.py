@@ -127,10 +127,14 @@ def test_an_intercept_takes_the_mean_before_points_are_chosen(name):
     np.testing.assert_array_equal(near.basis_index_, far.basis_index_)
 
 
-def test_weights_that_are_not_counts_are_refused_by_gcv():
-    rows = np.random.default_rng(0).normal(size=(100, 2))
-    with pytest.raises(ValueError, match=r"counts a weight as so many rows; these weights sum to 0\.1 only"):
-        ForwardSelection(stop="gcv").select(rows, rows[:, 0], Gaussian(1.0), 20, weights=np.full(100, 1e-3))
+def test_only_ratios_of_weights_that_are_no_counts_matter_to_gcv():
+    rng = np.random.default_rng(0)
+    rows, weights = rng.normal(size=(100, 2)), rng.uniform(0.5, 2.0, size=100)
+    few, many = (
+        ForwardSelection(stop="gcv").select(rows, rows[:, 0], Gaussian(1.0), 20, weights=unit * weights)
+        for unit in (1e-3, 1e3)
+    )
+    np.testing.assert_array_equal(few.index, many.index)
 
 
 # ----------------------------------------------------------------------------------------------------- leverage

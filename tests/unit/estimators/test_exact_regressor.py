@@ -12,7 +12,7 @@ from mercer import ExactRegressor
 from mercer.exceptions import JitterWarning
 from mercer.kernels import Gaussian, Matern, Precomputed
 from tests.oracles import assert_close_to_largest as assert_close
-from tests.oracles import each_intercept, each_weighting
+from tests.oracles import each_intercept, each_weighting, worth
 
 SCALES = [0.7, np.array([0.5, 1.0, 2.0])]
 AMPLITUDE = 2.5
@@ -68,7 +68,7 @@ def dense_scale(rows, targets, *, noise, weights=None, intercept=False):
     """√(yᵀM⁻¹y/n): M is H, or what is left of it beside a constant; n counts a row as often as its weight."""
     weights = np.ones(len(rows)) if weights is None else weights
     inverse = np.linalg.inv(dense_system(rows, noise, weights))
-    n = max(np.sum(weights), np.sum(weights) ** 2 / np.sum(weights**2))
+    n = worth(weights)
     if intercept:
         eta = inverse @ np.ones(len(rows))
         inverse, n = inverse - np.outer(eta, eta) / np.sum(eta), n - 1

@@ -8,7 +8,7 @@ from mercer import ExactRegressor, NystromRegressor
 from mercer.kernels import Gaussian, Linear, Matern
 from mercer.methods import nystrom
 from tests.oracles import assert_close_to_largest as assert_close
-from tests.oracles import each_intercept, each_weighting
+from tests.oracles import each_intercept, each_weighting, worth
 
 KERNELS = {
     "gaussian": Gaussian(0.8, amplitude=2.0),
@@ -45,7 +45,7 @@ def dense_scale(kernel, basis, rows, targets, *, noise, weights=None, intercept=
     weights = np.ones(len(rows)) if weights is None else weights
     cross = kernel(rows, basis)
     inverse = np.linalg.inv(cross @ np.linalg.solve(kernel(basis), cross.T) + noise * np.diag(1 / weights))
-    n = max(np.sum(weights), np.sum(weights) ** 2 / np.sum(weights**2))
+    n = worth(weights)
     if intercept:
         eta = inverse @ np.ones(len(rows))
         inverse, n = inverse - np.outer(eta, eta) / np.sum(eta), n - 1

@@ -7,6 +7,7 @@ from mercer import CompactRegressor
 from mercer.kernels import Wendland
 from mercer.methods import compact_noise
 from mercer.solvers.ridge import LeftOut, RidgeProblem
+from tests.oracles import worth
 
 KERNEL = Wendland(0.4, amplitude=2.5)
 
@@ -19,8 +20,7 @@ def draw(n=120, seed=0, outputs=1):
 
 
 def dense_path(model, rows, targets, weights):
-    n_targets = max(np.sum(weights), np.sum(weights) ** 2 / np.sum(weights**2))
-    matrix = model.kernel_(rows)
+    n_targets, matrix = worth(weights), model.kernel_(rows)
     return RidgeProblem.path_of_covariance(matrix, targets, weights, n_targets=n_targets, intercept=model.intercept)
 
 
@@ -39,10 +39,10 @@ def test_the_likelihood_from_the_factor_is_that_from_eigenvalues(intercept, outp
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_noise_is_the_likeliest_whether_some_rows_start_or_all_decide(weighted, monkeypatch):
     rows, targets, weights = draw(300)
-    weights = np.minimum(weights, 1.0) if weighted else np.ones(300)  # of copies without noise none would be likely
+    weights = weights if weighted else np.ones(300)
     model = CompactRegressor(KERNEL, solver="cholesky").fit(rows, targets, weights)
     path = dense_path(model, rows, targets, weights)
-    expected = path.likeliest_noise(LeftOut.of_covariance(path, targets, weights))
+    expected = path.likeliest_noise(LeftOut.of_covariance(path, targets, weights, weights))
     assert model.noise_ == pytest.approx(expected, rel=1e-6)
     monkeypatch.setattr(compact_noise, "_DECIDING_ROWS", 80)
     refined = CompactRegressor(KERNEL, solver="cholesky").fit(rows, targets, weights)
@@ -53,7 +53,6 @@ def test_the_noise_is_the_likeliest_whether_some_rows_start_or_all_decide(weight
 def test_residuals_left_out_are_those_of_refitting(intercept):
     rows, targets, weights = draw(40)
     targets = targets[:, 0] - 3 * (not intercept)
-    weights = np.minimum(weights, 1.0)  # left out whole
     options = {"noise": 0.05, "intercept": intercept, "solver": "cholesky"}
     found = CompactRegressor(KERNEL, **options).fit(rows, targets, weights)
     order, calibration = found._sparse_kernel.order, found._calibration()
@@ -63,7 +62,7 @@ def test_residuals_left_out_are_those_of_refitting(intercept):
         rest = CompactRegressor(KERNEL, **options).fit(rows[kept], targets[kept], weights[kept])
         mean, std = rest.predict(rows[[out]], return_std=True)
         assert calibration.residuals[place, 0] == pytest.approx(targets[out] - mean[0], rel=1e-8)
-        variance = (std[0] / rest.scale_) ** 2 + 0.05  # of an observation of weight 1
+        variance = (std[0] / rest.scale_) ** 2 + 0.05 / np.mean(weights)
         assert calibration.variances[place] == pytest.approx(variance, rel=1e-8)
 
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 import mercer
 from mercer.kernels import Gaussian, Matern
+from tests.oracles import ordinary, rest_without
 from tests.strategies import booleans, committee, problems
 
 # Models are poor on purpose; a reduced rank approximation may have negative variances.
@@ -36,20 +37,24 @@ def data():
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(30, 2))
     targets = np.column_stack([np.sin(2 * rows[:, 0]) + 0.2 * rng.normal(size=30) + 3.0, rows[:, 1] ** 2])
-    weights = {"none": None, "whole": rng.integers(1, 4, size=30).astype(float), "small": rng.uniform(0.1, 1, size=30)}
+    weights = {
+        "none": None,
+        "whole": rng.integers(1, 4, size=30).astype(float),
+        "relative": rng.uniform(0.1, 3, size=30),
+    }
     return rows, targets, weights
 
 
 def without(model, rows, targets, weights, i):
-    """Residual of a row, of which one copy is left out, and variance of an observation of weight 1 there."""
-    rest = np.ones(len(rows)) if weights is None else weights.copy()
-    rest[i] = max(rest[i] - 1.0, 0.0)
+    """Residual of a row that is left out, or a copy of it, and variance of an ordinary observation there."""
+    rest = rest_without(np.ones(len(rows)) if weights is None else weights, i)
     mean, covariance = model.fit(rows, targets, rest).predict(rows[i : i + 1], return_cov=True)
-    return targets[i] - mean[0], covariance[0, 0, 0] / model.scale_[0] ** 2 + NOISE
+    noise = NOISE if weights is None else NOISE / ordinary(weights)
+    return targets[i] - mean[0], covariance[0, 0, 0] / model.scale_[0] ** 2 + noise
 
 
 @pytest.mark.parametrize("name", ["committee", "fitc", "reduced rank", "pseudo fitc", "pseudo vfe"])
-@pytest.mark.parametrize("weighting", ["none", "whole", "small"])
+@pytest.mark.parametrize("weighting", ["none", "whole", "relative"])
 @pytest.mark.parametrize("intercept", [False, True], ids=["plain", "intercept"])
 def test_rows_that_are_left_out_are_those_of_a_fit_without_them(data, name, weighting, intercept):
     rows, targets, weights = data[0], data[1], data[2][weighting]
@@ -70,8 +75,7 @@ def test_a_committee_without_a_row(problem, single, data):
     i = data.draw(st.integers(0, len(problem.rows) - 1))
     labels = np.arange(len(problem.rows)) if single else problem.labels
     found = committee(problem, partition=labels).fit(*problem.data)._calibration()
-    rest = np.ones(len(problem.rows)) if problem.weights is None else problem.weights.copy()
-    rest[i] = max(rest[i] - 1.0, 0.0)
+    rest = rest_without(np.ones(len(problem.rows)) if problem.weights is None else problem.weights, i)
     mean = committee(problem, partition=labels).fit(problem.rows, problem.targets, rest).predict(problem.rows)[i]
     size = np.max(np.abs(problem.targets))
     np.testing.assert_allclose(found.values[i], np.atleast_1d(mean), rtol=0, atol=1e-8 * max(size, 1.0))

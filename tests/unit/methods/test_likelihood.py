@@ -29,7 +29,9 @@ def test_gradients_are_those_of_differences(kernel, intercept):
         parts = np.split(point[:-1], np.cumsum([np.size(value) for value in values.values()])[:-1])
         changed = {name: part.reshape(np.shape(values[name])) for name, part in zip(names, parts, strict=True)}
         moved = kernel.with_log_parameters(changed)
-        return _objective(moved, np.exp(point[-1]), names, rows, targets, weights, intercept=intercept)
+        return _objective(
+            moved, np.exp(point[-1]), names, rows, targets, weights, n_targets=np.sum(weights), intercept=intercept
+        )
 
     gradient = objective(flat)[1]
     for i, slope in enumerate(gradient):
@@ -52,7 +54,7 @@ def test_the_likelihood_is_that_of_a_normal_distribution_of_contrasts(noise, int
     variance = y @ np.linalg.solve(covariance, y) / n
     expected = -0.5 * (n * np.log(2 * np.pi * variance) + np.linalg.slogdet(covariance)[1] + n)
     assert path.log_likelihood(noise) == pytest.approx(expected, rel=1e-9)
-    found, _ = _objective(Gaussian(1.0), noise, [], rows, targets, np.ones(40), intercept=intercept)
+    found, _ = _objective(Gaussian(1.0), noise, [], rows, targets, np.ones(40), n_targets=40.0, intercept=intercept)
     constant = 0.5 * np.log(40) if intercept else 0.0  # the length of the direction that is left out
     assert -found == pytest.approx(expected - constant, rel=1e-9)
 
@@ -117,7 +119,8 @@ def test_with_a_prior_the_gradient_vanishes_where_the_search_ends():
 
     def penalised(u):
         kernel = Matern(np.exp(u))
-        value, _ = _objective(kernel, found.noise, ["length_scale"], rows, targets, weights, intercept=True)
+        names, n = ["length_scale"], float(np.sum(weights))
+        value, _ = _objective(kernel, found.noise, names, rows, targets, weights, n_targets=n, intercept=True)
         return value + np.sum((u - np.mean(u)) ** 2) / (2 * spread**2)
 
     for step in 1e-3 * np.eye(3):
