@@ -130,7 +130,8 @@ class ReducedRankRegressor(KernelRegressor, OnBasis, Shell):
 
     def _deviations(self, rows: Rows, *, noise: bool = False) -> FloatArray:
         # The variance of an observation is positive more often than the function's.
-        return np.asarray(self._roots(rows, self._observation_noise() if noise else 0.0)[:, np.newaxis] * self._scales())
+        roots = self._roots(rows, self._observation_noise() if noise else 0.0)
+        return np.asarray(roots[:, np.newaxis] * self._scales())
 
     def _standard_deviations(self, rows: Rows) -> FloatArray:
         return self._roots(rows, 0.0)
