@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -243,29 +244,27 @@ class RidgePath:
         with :math:`q = y^\top(VV^\top + \lambda W^{-1})^{-1}y`, summed over the outputs; an intercept takes one
         degree of freedom from n. Outputs that are constant are left out.
         """
-        n, (theta, never, explained) = self.problem.freedom, self._explained()
-        determinant = np.sum(np.log1p(theta / noise)) + n * np.log(noise)
-        # q = ρ/λ + Σ b²/(θ(θ + λ))
-        q = never / noise + np.sum(explained / (theta + noise)[:, np.newaxis], axis=0)
-        return float(np.sum(-n / 2 * np.log(2 * np.pi * np.e * q / n) - determinant / 2))
+        return float(self._log_likelihoods(np.array([noise]))[0])
 
-    def _stationary(self, noise: float) -> float:
-        """The noise near this one at which the derivative of the likelihood vanishes: known to rounding."""
-        ends = np.log(noise) - 1e-3, np.log(noise) + 1e-3
-        if self._slope(ends[0]) <= 0 or self._slope(ends[1]) >= 0:
-            return noise  # at the end of the grid, or without any influence
-        return float(np.exp(brentq(self._slope, *ends, xtol=1e-14)))
+    def _log_likelihoods(self, noises: FloatArray) -> FloatArray:
+        n, (theta, never, explained) = self.problem.freedom, self._explained
+        shifted = theta + noises[:, np.newaxis]
+        determinants = np.sum(np.log1p(theta / noises[:, np.newaxis]), axis=1) + n * np.log(noises)
+        # q = ρ/λ + Σ b²/(θ(θ + λ))
+        q = never / noises[:, np.newaxis] + (1.0 / shifted) @ explained
+        return np.asarray(np.sum(-n / 2 * np.log(2 * np.pi * np.e * q / n) - determinants[:, np.newaxis] / 2, axis=1))
 
     def _slope(self, log_noise: float) -> float:
         """Derivative of the log-likelihood by log λ."""
         n, noise = self.problem.freedom, float(np.exp(log_noise))
-        theta, never, explained = self._explained()
+        theta, never, explained = self._explained
         share = 1.0 / (theta + noise)
         # q, and -λ dq/dλ
-        q = never / noise + np.sum(explained * share[:, np.newaxis], axis=0)
-        falls = never / noise + noise * np.sum(explained * (share**2)[:, np.newaxis], axis=0)
-        return float(np.sum(n / 2 * falls / q - (n - np.sum(theta * share)) / 2))
+        q = never / noise + share @ explained
+        falls = never / noise + noise * (share**2 @ explained)
+        return float(np.sum(n / 2 * falls / q - (n - theta @ share) / 2))
 
+    @cached_property
     def _explained(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """θ > 0; and of the outputs that are not constant: ρ, what no weights explain, and b²/θ."""
         used, known = self.problem.squares > 0, self.eigenvalues > 0
@@ -279,17 +278,28 @@ class RidgePath:
         A few outlying rows can make a noise likely with which rows that are left out are predicted worse than by the
         mean. Then it is the noise of the least leave-one-out error.
         """
-        noise = self._stationary(self.least(lambda noise: -self.log_likelihood(noise)))
+        grid = self._grid()
+        if grid is None:
+            return 1.0
+        best = int(np.argmax(self._log_likelihoods(grid)))
+        noise, ends = float(grid[best]), np.log(grid[[max(best - 1, 0), min(best + 1, len(grid) - 1)]])
+        if self._slope(ends[0]) > 0 > self._slope(ends[1]):  # not at an end of the grid, nor without any influence
+            noise = float(np.exp(brentq(self._slope, *ends, xtol=1e-14)))
         return noise if left_out is None or left_out.error(noise) <= 1.0 else left_out.best_noise()
+
+    def _grid(self) -> FloatArray | None:
+        """Noises to begin with; None if nothing depends on them."""
+        problem = self.problem
+        unit = float(np.sum(self.eigenvalues)) / problem.n_targets if problem.n_targets > 0 else 0.0
+        known = unit > 0 and problem.freedom > 0 and np.any(problem.squares > 0)
+        return likely_noises(unit) if known else None
 
     def least(self, score: Callable[[float], float]) -> float:
         """The noise of the least score: the best of a grid, refined."""
-        problem = self.problem
-        unit = float(np.sum(self.eigenvalues)) / problem.n_targets if problem.n_targets > 0 else 0.0
-        if unit <= 0 or problem.freedom <= 0 or not np.any(problem.squares > 0):
+        noises = self._grid()
+        if noises is None:
             return 1.0
-        grid = np.log(likely_noises(unit))
-        scores = [score(float(np.exp(point))) for point in grid]
+        grid, scores = np.log(noises), [score(float(noise)) for noise in noises]
         best = int(np.argmin(scores))
         around = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
         refined = minimize_scalar(
