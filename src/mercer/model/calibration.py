@@ -169,8 +169,10 @@ class Calibration:
         """Calibration by the rows of all parts."""
         names = ("targets", "residuals", "variances", "weights")
         rows = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-        ordinary = np.mean(np.repeat([part.ordinary for part in parts], [len(part.weights) for part in parts]))
-        return cls(**rows, ordinary=float(ordinary) if len(rows["weights"]) else 1.0)
+        sizes = [len(part.weights) for part in parts]
+        return cls(
+            **rows, ordinary=float(np.average([part.ordinary for part in parts], weights=sizes)) if any(sizes) else 1.0
+        )
 
     @property
     def values(self) -> FloatArray:

@@ -8,6 +8,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from mercer import CommitteeRegressor, CompactRegressor, ExactRegressor, NystromRegressor
 from mercer.kernels import Gaussian, Wendland
+from tests.oracles import worth
 
 SMOOTH = Gaussian(np.array([1.0, 2.0]))
 
@@ -68,13 +69,14 @@ def test_it_is_the_density_of_the_targets(make, covariance, intercept, noise):
 
 @each_model
 @pytest.mark.parametrize("intercept", [False, True])
-def test_weights_divide_the_noise_and_count_rows(make, covariance, intercept):
+@pytest.mark.parametrize("choices", [[1.0, 2.0, 4.0], [1.0, 2.0, 3.5]], ids=["whole", "relative"])
+def test_weights_divide_the_noise_and_count_rows(make, covariance, intercept, choices):
     rows, targets = draw(p=1)
-    weights = np.random.default_rng(1).choice([1.0, 2.0, 3.5], size=len(rows))
+    weights = np.random.default_rng(1).choice(choices, size=len(rows))
     model = make(rows, noise=0.3, intercept=intercept).fit(rows, targets[:, 0], weights)
     matrix = covariance(rows) + np.diag(0.3 / weights)
     # N rows that are n averages: each has the density of its average, and that of what lies within
-    n, counted, variance = len(rows), np.sum(weights), 0.3 * model.scale_**2
+    n, counted, variance = len(rows), worth(weights), 0.3 * model.scale_**2
     expected = density(model, matrix, targets, intercept=intercept)
     expected -= ((counted - n) * np.log(2 * np.pi * variance) + np.sum(np.log(weights))) / 2
     assert model.log_marginal_likelihood_ == pytest.approx(expected, rel=1e-8)

@@ -25,7 +25,11 @@ class Dense:
         sums = augmented.T @ (self.w[:, np.newaxis] * augmented)
         r = self.v.shape[1]
         return RidgeProblem.from_sums(
-            n_targets=1.0, gram=sums[:r, :r], cross=sums[:r, r:], moments=sums[r:, r:], intercept=self.intercept
+            n_targets=float(np.sum(self.w)),
+            gram=sums[:r, :r],
+            cross=sums[:r, r:],
+            moments=sums[r:, r:],
+            intercept=self.intercept,
         )
 
     def design(self):
