@@ -39,6 +39,7 @@ _Result = TypeVar("_Result")
 
 _WORSE = 1.1  # times the squared error of the mean: beyond what chance makes of targets that are noise
 _FEW = 20  # rows, of which nothing can be said
+_REPEATED = 1.3  # times as many rows by their weights as there are: beyond, copies decide what noise there seems to be
 
 # By identity, and not attributes of the estimators: a lock cannot be pickled, copied or compared.
 _locks: dict[int, Any] = {}
@@ -118,7 +119,9 @@ class Shell(KernelParameter, ABC):
         """Fit to rows X (n, d) and y: targets (n,) or (n, p), or labels (n,). For weights see the class."""
         self._validate_params()
         with all_or_nothing(self):
-            self._fit(self._read(X, y, sample_weight, first=True))
+            table = self._read(X, y, sample_weight, first=True)
+            self._warn_of_counts(table)
+            self._fit(table)
         return self
 
     @abstractmethod
@@ -144,6 +147,19 @@ class Shell(KernelParameter, ABC):
     def _calibration(self) -> Calibration | None:
         """Leave-one-out residuals of a sample of the rows, where the method gives them."""
         return None
+
+    def _warn_of_counts(self, table: ArrayTable) -> None:
+        """Warn if the noise is to be found from weights that count most rows several times."""
+        if table.weights is None or not table.counted or not isinstance(getattr(self, "noise", None), str):
+            return
+        total, used = float(np.sum(table.weights)), np.count_nonzero(table.weights)
+        if total > _REPEATED * used:
+            warn(
+                f"sample_weight counts {used} rows as {total:g} equal ones, as they are whole numbers. Copies "
+                "that agree to the last digit leave little noise, and intervals that are too narrow for new rows. If "
+                "weights only say how much rows matter, divide them by the largest.",
+                UserWarning,
+            )
 
     def _check_calibration(self) -> None:
         """Warn if rows that are left out are predicted worse than by the mean of the others."""
@@ -269,7 +285,9 @@ class Mergeable(Shell):
         """``partial_fit``, with the classes that the user names."""
         self._validate_params()
         with all_or_nothing(self):
-            self._partial_fit(self._read(X, y, sample_weight, first=not is_fitted(self), classes=classes))
+            table = self._read(X, y, sample_weight, first=not is_fitted(self), classes=classes)
+            self._warn_of_counts(table)
+            self._partial_fit(table)
         return self
 
     @abstractmethod
