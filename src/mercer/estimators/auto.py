@@ -12,13 +12,14 @@ from mercer._stored import stored
 from mercer._stored.checks import need
 from mercer._typing import FloatArray, RandomState
 from mercer._validation import Integral, Interval, Real, check_is_fitted, check_random_state, parameters
-from mercer.engine import ArrayTable, Rows, available_memory
+from mercer.engine import ArrayTable, Rows
 from mercer.estimators.classification import CLASS_WEIGHT, KernelClassifier
 from mercer.estimators.exact import ExactClassifier, ExactRegressor
 from mercer.estimators.nystrom import NystromClassifier, NystromRegressor
 from mercer.estimators.regression import KernelRegressor
 from mercer.estimators.shell import Shell, make_executor
 from mercer.exceptions import warn
+from mercer.methods.budget import Budget
 from mercer.methods.columns import Columns, ColumnsOf
 from mercer.methods.search import Candidate, judge_on_basis, n_candidates, search_kernel
 from mercer.model import Calibration, KernelExpansion
@@ -29,12 +30,7 @@ _MOST_RANKED = 100  # features: with more, their ranks are left out
 # Shares of the time after which no other kernel is begun: if the model is exact, if it is on a basis; none tried on it.
 _EXACT_SEARCH, _SEARCH, _JUDGING = 0.6, 0.4, 0.6
 _ENOUGH_TRIED = 0.5  # of the kernels that are planned, in full: of fewer a warning tells
-# Operations that are planned for a second of the time limit: a slow laptop manages as many.
-_RATE = 1e10
-_EXACT_ROWS = 6000  # at most, for the default time limit
-_MOST_BASIS, _FEWEST_BASIS = 3000, 100
 _MOST_COPIES = 0.3  # share of the rows that may repeat others without a warning
-_MEMORY = 0.25  # share of the available memory that one matrix may take
 
 
 @parameters
@@ -73,14 +69,15 @@ class AutoMachine(Shell):
         _warn_of_copies(rows, table.subset(sample).labels)
         self._columns = Columns.of(rows, ranks=table.n_features <= _MOST_RANKED)
         shown = replace(table, rows=ColumnsOf(table.rows, self._columns))
-        options: dict[str, Any] = {"rng": rng, "executor": executor, "say": self._say}
-        exact = table.n_rows <= exact_rows(limit)
+        budget = Budget.on_this_machine(limit, getattr(executor, "n_jobs", 1))
+        options: dict[str, Any] = {"budget": budget, "rng": rng, "executor": executor, "say": self._say}
+        exact = table.n_rows <= budget.exact_rows()
         candidates = search_kernel(shown, deadline=began + (_EXACT_SEARCH if exact else _SEARCH) * limit, **options)
         finished = sum(not each.hurried for each in candidates)
         if not exact:
             candidates = judge_on_basis(shown, candidates, deadline=began + _JUDGING * limit, **options) + candidates
         best = candidates[0]
-        model, reason = self._model(best, table.n_rows, rng)
+        model, reason = self._model(best, table.n_rows, budget, rng)
         self.model_ = model.fit(shown.rows, self._given(table), table.weights)
         self.choice_ = {
             "method": type(model).__name__,
@@ -103,15 +100,15 @@ class AutoMachine(Shell):
     def _given(self, table: ArrayTable) -> Any:
         """Targets or labels, as the user gave them."""
 
-    def _model(self, best: Candidate, n_rows: int, rng: np.random.RandomState) -> tuple[Any, str]:
+    def _model(self, best: Candidate, n_rows: int, budget: Budget, rng: np.random.RandomState) -> tuple[Any, str]:
         """The model that is fitted to all rows, and why."""
         shared: dict[str, Any] = {
             "random_state": int(rng.randint(2**31 - 1)), "n_jobs": self.n_jobs, "verbose": self.verbose
         }  # fmt: skip
-        most = exact_rows(float(self.time_limit))
+        most = budget.exact_rows()
         if n_rows <= most:
             return self._exact(best.kernel, **shared), f"{best.name}, exactly: {n_rows} rows are at most {most}"
-        m = basis_size(n_rows, float(self.time_limit))
+        m = budget.basis_size(n_rows)
         return self._on_basis(best.kernel, n_basis=m, **shared), (
             f"{best.name}, on {m} basis points: {n_rows} rows are more than {most}"
         )
@@ -309,22 +306,3 @@ def _relative(table: ArrayTable) -> ArrayTable:
     used = np.flatnonzero(table.weights > 0)
     some = table if len(used) == table.n_rows else table.subset(used)
     return replace(some, weights=table.weights[used] / np.max(table.weights))
-
-
-def exact_rows(time_limit: float) -> int:
-    """Up to how many rows the exact model is fitted: n³/3 operations for the factor, as many for its inverse."""
-    most = min(float(_EXACT_ROWS), np.cbrt(_RATE * 0.4 * time_limit))
-    return int(_fitting(most))
-
-
-def basis_size(n_rows: int, time_limit: float) -> int:
-    """How many basis points: nm² operations for the sums, about 15m³ for eigenvalues."""
-    sizes = np.arange(_FEWEST_BASIS, _MOST_BASIS + 1, 100, dtype=np.float64)
-    planned = n_rows * sizes**2 + 15 * sizes**3 <= _RATE * time_limit
-    return int(_fitting(float(sizes[planned][-1]) if np.any(planned) else _FEWEST_BASIS))
-
-
-def _fitting(size: float) -> float:
-    """The size, or less if a square matrix of that size would take too much of the memory."""
-    memory = available_memory()
-    return size if memory is None else min(size, np.sqrt(_MEMORY * memory / 8))

@@ -20,11 +20,13 @@ from mercer.basis.uniform import draw_rows
 from mercer.engine import ArrayRows, ArrayTable, Executor, blas_threads
 from mercer.kernels import Kernel, Matern, Stationary
 from mercer.kernels.median_distance import median_distance
+from mercer.methods.budget import Budget
 from mercer.methods.exact import fit_exact
 from mercer.methods.likelihood import DECIDING_ROWS, maximise_likelihood
 from mercer.methods.metric_search import LEARNING_ROWS, fit_and_judge, refine_metric, rows_in_memory
 
-_JUDGING_ROWS = 3 * DECIDING_ROWS
+_JUDGING_ROWS = 3 * DECIDING_ROWS  # by an exact model for each candidate
+_JUDGING, _ON_BASIS = 0.05, 0.06  # shares of the time that may take, and a candidate on a basis
 _FEW_ROWS = 500  # with which a search begins, at an eighth of the cost
 # Steps with few rows, then with all that decide.
 _COMMON, _EACH, _CLOSE, _SUMS = (15, 0), (40, 25), (10, 10), (25, 15)
@@ -78,14 +80,15 @@ def search_kernel(
     table: ArrayTable,
     *,
     deadline: float,
+    budget: Budget,
     rng: np.random.RandomState,
     executor: Executor,
     say: Callable[[str], None],
 ) -> list[Candidate]:
     """Candidates, the best first; at least one, whatever the deadline (of ``time.monotonic()``)."""
     used = np.arange(table.n_rows) if table.weights is None else np.flatnonzero(table.weights > 0)
-    order = rng.permutation(used)
-    fitted, judged = _in_memory(table, order[:DECIDING_ROWS]), _in_memory(table, order[:_JUDGING_ROWS])
+    order, judging = rng.permutation(used), min(_JUDGING_ROWS, max(_FEW_ROWS, budget.exact_rows(_JUDGING)))
+    fitted, judged = _in_memory(table, order[:DECIDING_ROWS]), _in_memory(table, order[:judging])
     rows, targets = fitted.rows.read(0, fitted.n_rows), fitted.targets
     weights = np.ones(len(rows)) if fitted.weights is None else fitted.weights
     unit = _standardised(targets)
@@ -135,13 +138,15 @@ def judge_on_basis(
     candidates: list[Candidate],
     *,
     deadline: float,
+    budget: Budget,
     rng: np.random.RandomState,
     executor: Executor,
     say: Callable[[str], None],
 ) -> list[Candidate]:
     """The best candidates, as they are and with other metrics, by their errors on a basis; the best first."""
     some = rows_in_memory(table, LEARNING_ROWS, rng)
-    index = draw_rows(some.n_rows, _BASIS, some.weights, rng)
+    n_basis = min(_BASIS, budget.basis_size(some.n_rows, _ON_BASIS))
+    index = draw_rows(some.n_rows, n_basis, some.weights, rng)
     points = some.rows.take(index)
     tried: list[Candidate] = []
 
@@ -165,7 +170,7 @@ def judge_on_basis(
     if plain and time.monotonic() < deadline:
         began, start = time.monotonic(), plain[0]
         learned = refine_metric(
-            some, start.kernel, n_basis=_BASIS, rounds=_ROUNDS, deadline=deadline, rng=rng, executor=executor, say=say,
+            some, start.kernel, n_basis=n_basis, rounds=_ROUNDS, deadline=deadline, rng=rng, executor=executor, say=say,
         )[0]  # fmt: skip
         name = f"{start.name}, learned metric"
         tried.append(Candidate(name, learned.kernel, learned.noise, learned.error, time.monotonic() - began))

@@ -10,6 +10,7 @@ from sklearn.preprocessing import StandardScaler
 
 import mercer
 from mercer import AutoClassifier
+from mercer.methods.budget import Budget
 
 
 def unhurried(**options):
@@ -53,7 +54,7 @@ def test_it_says_what_it_chose(model):
 
 
 def test_more_rows_than_the_exact_model_takes_have_a_basis(monkeypatch, wine):
-    monkeypatch.setattr("mercer.estimators.auto.exact_rows", lambda time_limit: 100)
+    monkeypatch.setattr(Budget, "exact_rows", lambda *_: 100)
     X, y = wine
     model = unhurried(random_state=0).fit(X[:120], y[:120])
     assert model.choice_["method"] == "NystromClassifier"

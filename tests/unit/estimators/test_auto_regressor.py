@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 
 import mercer
 from mercer import AutoRegressor
-from mercer.estimators.auto import basis_size, exact_rows
+from mercer.methods.budget import Budget
 from mercer.methods.search import n_candidates
 
 
@@ -73,24 +73,11 @@ def test_units_do_not_matter(friedman, model):
 
 
 def test_more_rows_than_the_exact_model_takes_have_a_basis(monkeypatch, friedman):
-    monkeypatch.setattr("mercer.estimators.auto.exact_rows", lambda time_limit: 300)
+    monkeypatch.setattr(Budget, "exact_rows", lambda *_: 300)
     X, y = friedman
     model = unhurried(random_state=0).fit(X[:400], y[:400])
     assert model.choice_["method"] == "NystromRegressor"
     assert model.score(X[400:], y[400:]) > 0.9
-
-
-def test_the_model_grows_with_the_time_limit_and_shrinks_with_the_rows():
-    assert exact_rows(60.0) == 6000
-    assert 100 < exact_rows(0.1) < exact_rows(10.0) < 6000
-    assert basis_size(10_000, 60.0) >= basis_size(1_000_000, 60.0) >= basis_size(100_000_000, 60.0) == 100
-    assert basis_size(1_000_000, 1.0) < basis_size(1_000_000, 600.0)
-
-
-def test_matrices_that_memory_does_not_hold_are_not_planned(monkeypatch):
-    monkeypatch.setattr("mercer.estimators.auto.available_memory", lambda: 32e6)
-    assert 8 * exact_rows(60.0) ** 2 <= 8e6
-    assert 8 * basis_size(10_000, 60.0) ** 2 <= 8e6
 
 
 def test_too_little_time_is_enough_for_something(friedman):

@@ -9,6 +9,7 @@ from sklearn.model_selection import LeaveOneOut
 from mercer import ExactRegressor
 from mercer.engine import ArrayRows, ArrayTable, Threads
 from mercer.kernels import Matern
+from mercer.methods.budget import Budget
 from mercer.methods.search import judge_on_basis, n_candidates, search_kernel
 
 
@@ -22,8 +23,9 @@ def draw(n, seed=0, p=1):
 def search(X, y, weights=None, *, deadline=np.inf, work=search_kernel, **options):
     table = ArrayTable(ArrayRows(X), y, weights)
     return work(
-        table, deadline=deadline, rng=np.random.RandomState(0), executor=Threads(1), say=lambda _: None, **options
-    )
+        table, deadline=deadline, budget=Budget(60.0), rng=np.random.RandomState(0), executor=Threads(1),
+        say=lambda _: None, **options,
+    )  # fmt: skip
 
 
 def test_errors_are_those_of_refitting_without_each_row():
