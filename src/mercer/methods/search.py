@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
 
 from mercer._typing import FloatArray, IntArray
 from mercer.basis.uniform import draw_rows
-from mercer.engine import ArrayRows, ArrayTable, Executor, blas_threads
+from mercer.engine import ArrayRows, ArrayTable, Executor, Threads, blas_threads
+from mercer.engine.executors.crew import Crew, Tick
 from mercer.kernels import Kernel, Matern, Stationary
 from mercer.kernels.median_distance import median_distance
 from mercer.methods.budget import Budget
@@ -97,7 +99,9 @@ def search_kernel(
     few = slice(None, None, -(-len(rows) // _FEW_ROWS) or 1)  # rows may be in some order
     planned = n_candidates(len(used), rows.shape[1])
 
-    def fit(kernel: Kernel, noise: float, max_iter: int, some: slice, deadline: float) -> tuple[Kernel, float, bool]:
+    def fit(
+        kernel: Kernel, noise: float, max_iter: int, some: slice, deadline: float, tick: Tick
+    ) -> tuple[Kernel, float, bool]:
         varied = unit[some][:, np.ptp(unit[some], axis=0) > 0]
         if not varied.shape[1] or len(varied) <= 2:
             return kernel, noise, False
@@ -106,16 +110,20 @@ def search_kernel(
             found = maximise_likelihood(
                 kernel, rows[some], varied, weights[some], counted=table.counted,
                 noise=relative, spread=_SPREAD, max_iter=max_iter, deadline=deadline,
+                say=lambda _: tick(0),
             )  # fmt: skip
         return found.kernel, found.noise, found.stopped
 
-    def try_out(name: str, start: Kernel, noise: float, steps: tuple[int, int]) -> Candidate:
+    def try_out(
+        name: str, start: Kernel, noise: float, steps: tuple[int, int], *,
+        executor: Executor = executor, at_once: int = 1, tick: Tick = lambda _: None,
+    ) -> Candidate:  # fmt: skip
         began = time.monotonic()
-        share = max(1.0 / max(planned - len(tried), 1), _MOST_SHARE if len(tried) == 1 else 0.0)
+        share = max(min(1.0, at_once / max(planned - len(tried), 1)), _MOST_SHARE if len(tried) == 1 else 0.0)
         until = began + share * (deadline - began) if deadline < np.inf else deadline
-        kernel, noise, hurried = fit(start, noise, steps[0], few, until)
+        kernel, noise, hurried = fit(start, noise, steps[0], few, until, tick)
         if steps[1] and not hurried:
-            kernel, noise, hurried = fit(kernel, noise, steps[1], slice(None), until)
+            kernel, noise, hurried = fit(kernel, noise, steps[1], slice(None), until, tick)
         error = _left_out_error(judged, kernel, noise, executor)
         tried.append(Candidate(name, kernel, noise, error, time.monotonic() - began, hurried))
         say(f"{name}: error {np.sqrt(error):.3f}, {tried[-1].seconds:.1f} s")
@@ -126,10 +134,18 @@ def search_kernel(
     scales = np.full(rows.shape[1], float(best.kernel.length_scale))
     if planned > 1 and time.monotonic() < deadline:
         best = try_out("matern 3/2", _first(scales), best.noise, _EACH)
-        scales = np.asarray(best.kernel.length_scale)
-        for name, (start, steps) in _OTHERS.items():
+        scales, noise = np.asarray(best.kernel.length_scale), best.noise
+        at_once = min(len(_OTHERS), getattr(executor, "n_jobs", 1))
+
+        def follow(name: str, tick: Tick) -> None:
+            (start, steps), alone = _OTHERS[name], Threads(1) if at_once > 1 else executor
             if time.monotonic() < deadline:
-                try_out(name, start(scales), best.noise, steps)
+                try_out(name, start(scales), noise, steps, executor=alone, at_once=at_once, tick=tick)
+
+        # On a thousand rows more threads of BLAS gain little: kernels share the processors instead.
+        Crew(follow, lambda _: None, list(_OTHERS), lambda _: None).run(
+            at_once, ahead=len(_OTHERS), hold=blas_threads(1) if at_once > 1 else nullcontext()
+        )
     return sorted(tried, key=_by_error)
 
 

@@ -20,10 +20,10 @@ def draw(n, seed=0, p=1):
     return X, y
 
 
-def search(X, y, weights=None, *, deadline=np.inf, work=search_kernel, **options):
+def search(X, y, weights=None, *, deadline=np.inf, work=search_kernel, n_jobs=1, **options):
     table = ArrayTable(ArrayRows(X), y, weights)
     return work(
-        table, deadline=deadline, budget=Budget(60.0), rng=np.random.RandomState(0), executor=Threads(1),
+        table, deadline=deadline, budget=Budget(60.0), rng=np.random.RandomState(0), executor=Threads(n_jobs),
         say=lambda _: None, **options,
     )  # fmt: skip
 
@@ -39,6 +39,13 @@ def test_errors_are_those_of_refitting_without_each_row():
             squares.append((y[test] - model.fit(X[train], y[train]).predict(X[test])) ** 2)
             alone.append((y[test] - np.mean(y[train])) ** 2)
         assert candidate.error == pytest.approx(np.mean(squares) / np.mean(alone), rel=1e-6)
+
+
+def test_kernels_that_are_tried_at_once_are_found_as_one_after_the_other():
+    X, y = draw(80)
+    for one, other in zip(search(X, y), search(X, y, n_jobs=3), strict=True):
+        assert other.name == one.name
+        assert other.error == pytest.approx(one.error, rel=1e-6)
 
 
 def test_features_without_influence_get_longer_length_scales():
