@@ -1,6 +1,6 @@
 """Kernel machines on a basis of few points (the subset of representers): regression and classification."""
 
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -40,7 +40,7 @@ class NystromMachine(SummedOnBasis):
 
     def _partial_fit(self, table: ArrayTable) -> None:
         if hasattr(self, "_summary"):
-            summary = replace(self._summary, settings=self._settings())
+            summary = self._summary.with_settings(self._settings())
         else:
             frame = self._choose_frame(table, table.dtype)
             summary = Summary.start(frame, table, self._settings())
@@ -55,12 +55,12 @@ class NystromMachine(SummedOnBasis):
         self._validate_params()
         check_is_fitted(self)
         with all_or_nothing(self):
-            summary = replace(self._summary, settings=self._settings())
+            summary = self._summary.with_settings(self._settings())
             self._summary = summary.minus(self._read(X, y, sample_weight, first=False), make_executor(self))
         return self
 
     def _merge(self, other: Self) -> None:
-        self._summary = replace(self._summary.merged(other._summary), settings=self._settings())
+        self._summary = self._summary.merged(other._summary).with_settings(self._settings())
 
     @on_its_threads
     def noise_path(self, noises: Any) -> NoisePath:
@@ -87,10 +87,10 @@ class NystromMachine(SummedOnBasis):
 
     @property
     def _solved(self) -> tuple[KernelExpansion, float]:
-        """The model and its noise, judged when it is solved for: after ``partial_fit``, on first access."""
+        """The model and its noise, judged when it is solved for directly: after ``partial_fit``, on first access."""
         is_new = "solved" not in vars(self._summary)
         solved = self._summary.solved
-        if is_new:
+        if is_new and self._summary.is_solved_directly:
             self._check_calibration()
         return solved
 
