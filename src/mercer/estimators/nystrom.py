@@ -219,6 +219,11 @@ class NystromRegressor(KernelRegressor, NystromMachine):
     predicted worse than by the mean, ``fit`` gives a ``GeneralisationWarning``; after ``partial_fit`` the first use of
     the model does.
 
+    With a noise that is a number, up to m/8 rows that come or go after a model was used change it in O(m²) operations
+    for each row (the online ridge update), with the same result to rounding; the factor of the system, for which
+    O(m³) are needed, is made anew, and the model judged anew, when half the rows have changed or rounding has added up
+    (variances off by 1e-9). A noise that is chosen needs O(m³) at each use: for a stream, ``set_params(noise=noise_)``.
+
     The system is solved in whitened form, :math:`\lambda I + L^{-1}K_{mn}K_{nm}L^{-\top}` with
     :math:`K_{mm} = LL^\top`. Where rounding of :math:`K_{mn}K_{nm}` could matter beside λ, the features are whitened
     tile by tile before they are summed, which takes about twice as long and loses half as many digits; a short pass
