@@ -26,6 +26,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -172,15 +173,14 @@ def _measure_all(name: str, method: Method, sizes: Sizes, kept: Kept, verbose: b
     for n in sizes.n_rows:
         if _make(SYSTEMS[name], method, sizes) is None:
             break
-        numbers = kept.get(
-            f"{name}, {method}, {n}", lambda n=n: _measure(SYSTEMS[name], method, n, sizes, found), verbose=verbose
-        )
+        measure = partial(_measure, SYSTEMS[name], method, n, sizes, found)
+        numbers = kept.get(f"{name}, {method}, {n}", measure, verbose=verbose)
         gave_up = _reason(n, numbers)
         if gave_up:
             break
         found.append((n, numbers["seconds"], numbers["quality"]))
-    columns = np.array(found, dtype=np.float64).reshape(-1, 3).T
-    return Measured(*columns, gave_up)
+    n_rows, seconds, quality = np.array(found, dtype=np.float64).reshape(-1, 3).T
+    return Measured(n_rows, seconds, quality, gave_up)
 
 
 def _make(system: System, method: Method, sizes: Sizes) -> Any | None:

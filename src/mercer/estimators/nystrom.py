@@ -219,10 +219,11 @@ class NystromRegressor(KernelRegressor, NystromMachine):
     predicted worse than by the mean, ``fit`` gives a ``GeneralisationWarning``; after ``partial_fit`` the first use of
     the model does.
 
-    With a noise that is a number, up to m/8 rows that come or go after a model was used change it in O(m²) operations
-    for each row (the online ridge update), with the same result to rounding; the factor of the system, for which
-    O(m³) are needed, is made anew, and the model judged anew, when half the rows have changed or rounding has added up
-    (variances off by 1e-9). A noise that is chosen needs O(m³) at each use: for a stream, ``set_params(noise=noise_)``.
+    If the noise is a number, up to m/8 rows that come after the model was used change it in O(m²) operations for each
+    row (the online ridge update), with the same result to rounding. The factor of the system, in O(m³), is made anew,
+    and the model judged anew, when half the rows have changed, or when rounding has added up to 1e-9 of a variance.
+    Rows that go are followed, too, but a check that the sums remain positive takes m³/3 operations. A noise that is
+    chosen needs O(m³) for each choice: for a stream, keep one by ``model.set_params(noise=model.noise_)``.
 
     The system is solved in whitened form, :math:`\lambda I + L^{-1}K_{mn}K_{nm}L^{-\top}` with
     :math:`K_{mm} = LL^\top`. Where rounding of :math:`K_{mn}K_{nm}` could matter beside λ, the features are whitened

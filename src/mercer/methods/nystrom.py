@@ -18,10 +18,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.linalg import lapack
 
 from mercer._stored import Sometimes, stored
-from mercer._typing import AnyArray, FloatArray
+from mercer._typing import FloatArray
 from mercer.engine import (
     ArrayTable,
     Executor,
@@ -33,6 +32,7 @@ from mercer.engine import (
     normal_statistics,
 )
 from mercer.exceptions import JitterWarning, warn
+from mercer.methods.forgetting import REFUSED_ERROR, check_digits, is_positive, weight_squares
 from mercer.methods.frame import Frame, target_shift
 from mercer.methods.online_update import Changes, centred
 from mercer.model import Calibration, KernelExpansion, Sample, leave_one_out
@@ -46,16 +46,10 @@ _LONG_PASS = 1e10  # multiply-adds: a good part of a second
 # Rows for each basis point by which a noise is guessed, and the factor that the guess may be off.
 _GUESSING, _GUESSED = 4, 10.0
 _WORTH_GUESSING = 4  # times as many rows: the guess costs twice as much for each
-# A plain sum is refused for a noise so small that its rounding is a larger share of it than this.
-_REFUSED_ERROR = 1e-3
 # Rows by which a model is judged, so that its coverage is known to some percent.
 _ENOUGH = 200
 _COPIED = 10, 2  # rows that equal basis points, and times as many as are drawn with them: more are copies
-_FEWEST = float(np.finfo(np.float64).eps) / _REFUSED_ERROR  # share of a sum that is no rounding of it
-# Sums that should vanish, or be positive, are so up to this share of what they were: rounding, in float64.
-_FORGOTTEN = 1e-8
-# Where sums were so many times as large before rows were forgotten, their rounding is looked at; rows are not forgotten
-# where that rounding is a share of more than ``_REFUSED_ERROR`` of what is left.
+# Where sums were so many times as large before rows were forgotten, their rounding is looked at.
 _MUCH = 1e3
 _CHANGES = "changes"  # where a summary keeps them: no field, as they are neither stored nor copied by ``replace``
 
@@ -148,7 +142,7 @@ class Summary:
         rest = before - sums
         sample = None if self.sample is None else self.sample.without(table)
         nothing_left = rest.n_rows == 0 if sample is None else sample.n_rows == 0
-        if not _positive(rest.sums, before.sums, must_vanish=nothing_left):
+        if not is_positive(rest.sums, before.sums, must_vanish=nothing_left):
             msg = "the rows to forget were not seen with these targets and weights: sums without them are not positive."
             raise ValueError(msg)
         if nothing_left:
@@ -156,9 +150,8 @@ class Summary:
         zero = np.zeros(len(self.target_shift), dtype=bool)
         if sample is not None and len(sample.targets):
             zero = np.all(sample.targets == self.target_shift, axis=0)
-        _check_digits(rest, before, zero)
-        if rest.weight_squares <= _FEWEST * before.weight_squares:  # whose digits are lost long before those of Σω
-            rest = replace(rest, weight_squares=_weight_squares(rest.total_weight, sample))
+        check_digits(rest, before, zero)
+        rest = replace(rest, weight_squares=weight_squares(rest, before, sample))
         new = replace(self, statistics=rest, sample=sample, heaviest=max(self.heaviest, before.total_weight))
         if not isinstance(self.settings.noise, str):
             new._check_noise(float(self.settings.noise))
@@ -330,9 +323,9 @@ class Summary:
         """The least noise that the rounding of the sums allows."""
         heaviest = max(self.statistics.total_weight, self.heaviest)
         if not self.statistics.is_whitened:
-            return _magnified_rounding(self.frame, heaviest) / _REFUSED_ERROR
+            return _magnified_rounding(self.frame, heaviest) / REFUSED_ERROR
         rounding = float(np.finfo(np.float64).eps) * heaviest * self.frame.largest_kernel
-        return max(self.least_noise, rounding / _REFUSED_ERROR if self._is_rounded else 0.0)
+        return max(self.least_noise, rounding / REFUSED_ERROR if self._is_rounded else 0.0)
 
     def _check_noise(self, noise: float) -> None:
         smallest = self._smallest_noise()
@@ -367,36 +360,3 @@ def _plain_is_safe(frame: Frame, table: ArrayTable, settings: Settings, executor
 def _magnified_rounding(frame: Frame, total_weight: float) -> float:
     # Entries of K_mnK_nm are sums of n products k·k, known to eps; whitening divides them by the pivots.
     return float(np.finfo(np.float64).eps * total_weight * frame.largest_kernel**2 / frame.smallest_pivot)
-
-
-def _check_digits(rest: NormalStatistics, before: NormalStatistics, zero: AnyArray) -> None:
-    """Refuse a difference of which rounding is a visible share: weights, or squares of targets that are not zero."""
-    if rest.total_weight <= _FEWEST * before.total_weight:
-        raise ValueError(
-            f"the rows to forget have {before.total_weight / max(rest.total_weight, 1e-300):.1e} times the weight of "
-            "the others, whose digits are lost in the sums: fit the remaining rows anew."
-        )
-    squares, total = (np.diagonal(each.moments)[:-1] for each in (rest, before))
-    if np.any((squares <= _FEWEST * total) & (total > 0) & ~zero):
-        raise ValueError(
-            "the rows to forget have targets so large that the digits of the others' are lost in the sums: fit the "
-            "remaining rows anew."
-        )
-
-
-def _weight_squares(total: float, sample: Sample | None) -> float:
-    """Σω² by a sample of the weights ω with this sum; as if they were 1 where there is none."""
-    if sample is None or len(sample.weights) == 0:
-        return total
-    return total * float(np.sum(sample.weights**2) / np.sum(sample.weights))
-
-
-def _positive(sums: FloatArray, before: FloatArray, *, must_vanish: bool) -> bool:
-    """Whether a difference of sums is positive semi-definite (or zero) up to the rounding of what it was taken from."""
-    scale = np.sqrt(np.diagonal(before))
-    scale[scale == 0] = 1.0
-    scaled = sums / np.outer(scale, scale)
-    if must_vanish:
-        return bool(np.max(np.abs(scaled)) <= _FORGOTTEN)
-    scaled[np.diag_indices_from(scaled)] += _FORGOTTEN
-    return int(lapack.dpotrf(scaled, lower=1, overwrite_a=1)[1]) == 0
