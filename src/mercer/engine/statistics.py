@@ -108,21 +108,25 @@ class AugmentedPass(Pass[State, State]):
 
     def sums(self, total: FloatArray) -> FloatArray:
         """Sums over all tiles without the padding, both triangles; refused if they overflow."""
-        sums = np.ascontiguousarray(total[: self._used, : self._used])
-        mirror(sums)
-        if not np.all(np.isfinite(sums)):
-            msg = "the sums over the rows overflow: kernel values, y or sample_weight are too large. Scale X or y."
-            raise ValueError(msg)
-        targets = slice(self.features.n_features, self._used - 1)
-        lost = np.diagonal(sums)[targets] < np.finfo(np.float64).tiny
-        if np.any(lost & np.any(sums[:, targets] != 0, axis=0)):
-            raise ValueError("squares of y underflow: y or sample_weight is too small. Scale y.")
-        return sums
+        return _checked(np.ascontiguousarray(total[: self._used, : self._used]), self.features.n_features)
 
     @property
     def state_numbers(self) -> int:  # type: ignore[override]
         """Of the accumulator."""
         return self.width**2
+
+
+def _checked(sums: FloatArray, n_features: int) -> FloatArray:
+    """Both triangles of sums of [φ, y, 1], in place, from the upper one; refused if they overflow."""
+    mirror(sums)
+    if not np.all(np.isfinite(sums)):
+        msg = "the sums over the rows overflow: kernel values, y or sample_weight are too large. Scale X or y."
+        raise ValueError(msg)
+    targets = slice(n_features, -1)
+    lost = np.diagonal(sums)[targets] < np.finfo(np.float64).tiny
+    if np.any(lost & np.any(sums[:, targets] != 0, axis=0)):
+        raise ValueError("squares of y underflow: y or sample_weight is too small. Scale y.")
+    return sums
 
 
 @stored
@@ -150,6 +154,19 @@ class NormalStatistics:
         """Statistics of no rows."""
         size = n_features + n_outputs + 1
         return cls(np.zeros((size, size)), n_features, n_rows=0, is_whitened=is_whitened)
+
+    @classmethod
+    def of_features(cls, features: FloatArray, table: ArrayTable, *, is_whitened: bool) -> NormalStatistics:
+        """Statistics of the rows of a table whose features φ (n, m) are in memory."""
+        values = np.column_stack([features, table.targets, np.ones(len(features))])
+        squares = float(len(features))
+        if table.weights is not None:
+            values *= np.sqrt(table.weights[:, np.newaxis])
+            squares = float(np.sum(table.weights**2))
+        sums, n_features = np.zeros((values.shape[1],) * 2), features.shape[1]
+        add_gram(sums, values)
+        sums = _checked(sums, n_features)
+        return cls(sums, n_features, len(features), squares, is_whitened=is_whitened).weighed_as(table)
 
     @property
     def gram(self) -> FloatArray:

@@ -1,6 +1,6 @@
 """Kernel machines on a basis of few points (the subset of representers): regression and classification."""
 
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -40,7 +40,7 @@ class NystromMachine(SummedOnBasis):
 
     def _partial_fit(self, table: ArrayTable) -> None:
         if hasattr(self, "_summary"):
-            summary = replace(self._summary, settings=self._settings())
+            summary = self._summary.with_settings(self._settings())
         else:
             frame = self._choose_frame(table, table.dtype)
             summary = Summary.start(frame, table, self._settings())
@@ -55,12 +55,12 @@ class NystromMachine(SummedOnBasis):
         self._validate_params()
         check_is_fitted(self)
         with all_or_nothing(self):
-            summary = replace(self._summary, settings=self._settings())
+            summary = self._summary.with_settings(self._settings())
             self._summary = summary.minus(self._read(X, y, sample_weight, first=False), make_executor(self))
         return self
 
     def _merge(self, other: Self) -> None:
-        self._summary = replace(self._summary.merged(other._summary), settings=self._settings())
+        self._summary = self._summary.merged(other._summary).with_settings(self._settings())
 
     @on_its_threads
     def noise_path(self, noises: Any) -> NoisePath:
@@ -87,10 +87,10 @@ class NystromMachine(SummedOnBasis):
 
     @property
     def _solved(self) -> tuple[KernelExpansion, float]:
-        """The model and its noise, judged when it is solved for: after ``partial_fit``, on first access."""
+        """The model and its noise, judged when it is solved for directly: after ``partial_fit``, on first access."""
         is_new = "solved" not in vars(self._summary)
         solved = self._summary.solved
-        if is_new:
+        if is_new and self._summary.is_solved_directly:
             self._check_calibration()
         return solved
 
@@ -218,6 +218,12 @@ class NystromRegressor(KernelRegressor, NystromMachine):
     noises, and ``partial_fit``, ``merge`` and ``forget`` for rows that come and go. If rows that are left out are
     predicted worse than by the mean, ``fit`` gives a ``GeneralisationWarning``; after ``partial_fit`` the first use of
     the model does.
+
+    If the noise is a number, up to m/8 rows that come after the model was used change it in O(m²) operations for each
+    row (the online ridge update), with the same result to rounding. The factor of the system, in O(m³), is made anew,
+    and the model judged anew, when half the rows have changed, or when rounding has added up to 1e-9 of a variance.
+    Rows that go are followed, too, but a check that the sums remain positive takes m³/3 operations. A noise that is
+    chosen needs O(m³) for each choice: for a stream, keep one by ``model.set_params(noise=model.noise_)``.
 
     The system is solved in whitened form, :math:`\lambda I + L^{-1}K_{mn}K_{nm}L^{-\top}` with
     :math:`K_{mm} = LL^\top`. Where rounding of :math:`K_{mn}K_{nm}` could matter beside λ, the features are whitened

@@ -18,16 +18,26 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.linalg import lapack
 
 from mercer._stored import Sometimes, stored
-from mercer._typing import AnyArray, FloatArray
-from mercer.engine import ArrayTable, Executor, NormalStatistics, Threads, left_out_parts, normal_statistics
+from mercer._typing import FloatArray
+from mercer.engine import (
+    ArrayTable,
+    Executor,
+    Features,
+    NormalStatistics,
+    Threads,
+    feature_matrix,
+    left_out_parts,
+    normal_statistics,
+)
 from mercer.exceptions import JitterWarning, warn
+from mercer.methods.forgetting import REFUSED_ERROR, check_digits, is_positive, weight_squares
 from mercer.methods.frame import Frame, target_shift
+from mercer.methods.online_update import Changes, centred
 from mercer.model import Calibration, KernelExpansion, Sample, leave_one_out
 from mercer.model.calibration import sample_rows
-from mercer.solvers.ridge import Choice, LeftOut, RidgePath, RidgeProblem, profiled_log_likelihood
+from mercer.solvers.ridge import Choice, LeftOut, RidgePath, RidgeProblem, RidgeSolution, profiled_log_likelihood
 
 # Plain sums are taken, and whitened afterwards, where the pass over the rows is long and the rounding that this
 # magnifies stays below this share of the noise: then predictions differ from whitened sums' by a few times this share.
@@ -36,17 +46,12 @@ _LONG_PASS = 1e10  # multiply-adds: a good part of a second
 # Rows for each basis point by which a noise is guessed, and the factor that the guess may be off.
 _GUESSING, _GUESSED = 4, 10.0
 _WORTH_GUESSING = 4  # times as many rows: the guess costs twice as much for each
-# A plain sum is refused for a noise so small that its rounding is a larger share of it than this.
-_REFUSED_ERROR = 1e-3
 # Rows by which a model is judged, so that its coverage is known to some percent.
 _ENOUGH = 200
 _COPIED = 10, 2  # rows that equal basis points, and times as many as are drawn with them: more are copies
-_FEWEST = float(np.finfo(np.float64).eps) / _REFUSED_ERROR  # share of a sum that is no rounding of it
-# Sums that should vanish, or be positive, are so up to this share of what they were: rounding, in float64.
-_FORGOTTEN = 1e-8
-# Where sums were so many times as large before rows were forgotten, their rounding is looked at; rows are not forgotten
-# where that rounding is a share of more than ``_REFUSED_ERROR`` of what is left.
+# Where sums were so many times as large before rows were forgotten, their rounding is looked at.
 _MUCH = 1e3
+_CHANGES = "changes"  # where a summary keeps them: no field, as they are neither stored nor copied by ``replace``
 
 
 @stored
@@ -94,6 +99,7 @@ class Summary:
     settings: Settings
     sample: Sometimes[Sample | None] = None  # of the rows seen; only models of earlier versions have none
     heaviest: Sometimes[float] = 0.0  # the largest Σω from which rows were forgotten: its rounding remains
+    least_noise: Sometimes[float] = 0.0  # that the rounding of plain sums allows which were whitened since
 
     def check_stored(self) -> None:
         """Refuse sums and a model of another basis."""
@@ -111,27 +117,41 @@ class Summary:
         """Return the summary with these rows added."""
         sample = Sample.draw(table)
         sample = sample if self.sample is None else self.sample.merged(sample)
-        return replace(self, statistics=self.statistics + self._sum(table, executor), sample=sample)
+        changes = self._changes(table)
+        if changes is None:
+            return replace(self, statistics=self.statistics + self._sum(table, executor), sample=sample)
+        before, features, sums = self._small_sum(table, executor)
+        rows = centred(features, table, before.statistics, intercept=self.settings.intercept)
+        new = replace(before, statistics=before.statistics + sums, sample=sample)
+        return new._followed_by(changes.plus(rows))
 
     def minus(self, table: ArrayTable, executor: Executor) -> Summary:
         """Return the summary without these rows."""
+        if table.n_rows > self.statistics.n_rows:
+            raise ValueError(f"cannot forget {table.n_rows} rows of {self.statistics.n_rows} seen.")
+        changes = self._changes(table)
+        if changes is None:
+            return self._without(table, self._sum(table, executor))
+        before, features, sums = self._small_sum(table, executor)
+        new = before._without(table, sums)
+        rows = centred(features, table, new.statistics, intercept=self.settings.intercept)
+        return new._followed_by(changes.minus(rows)) if new.statistics.total_weight > 0 else new
+
+    def _without(self, table: ArrayTable, sums: NormalStatistics) -> Summary:
         before = self.statistics
-        if table.n_rows > before.n_rows:
-            raise ValueError(f"cannot forget {table.n_rows} rows of {before.n_rows} seen.")
-        rest = before - self._sum(table, executor)
+        rest = before - sums
         sample = None if self.sample is None else self.sample.without(table)
         nothing_left = rest.n_rows == 0 if sample is None else sample.n_rows == 0
-        if not _positive(rest.sums, before.sums, must_vanish=nothing_left):
+        if not is_positive(rest.sums, before.sums, must_vanish=nothing_left):
             msg = "the rows to forget were not seen with these targets and weights: sums without them are not positive."
             raise ValueError(msg)
         if nothing_left:
-            return replace(self, statistics=0.0 * rest, sample=sample, heaviest=0.0)
+            return replace(self, statistics=0.0 * rest, sample=sample, heaviest=0.0, least_noise=0.0)
         zero = np.zeros(len(self.target_shift), dtype=bool)
         if sample is not None and len(sample.targets):
             zero = np.all(sample.targets == self.target_shift, axis=0)
-        _check_digits(rest, before, zero)
-        if rest.weight_squares <= _FEWEST * before.weight_squares:  # whose digits are lost long before those of Σω
-            rest = replace(rest, weight_squares=_weight_squares(rest.total_weight, sample))
+        check_digits(rest, before, zero)
+        rest = replace(rest, weight_squares=weight_squares(rest, before, sample))
         new = replace(self, statistics=rest, sample=sample, heaviest=max(self.heaviest, before.total_weight))
         if not isinstance(self.settings.noise, str):
             new._check_noise(float(self.settings.noise))
@@ -139,14 +159,18 @@ class Summary:
 
     def merged(self, other: Summary) -> Summary:
         """Return the summary of both sets of rows."""
+        if self.statistics.is_whitened != other.statistics.is_whitened:
+            return self._whitened().merged(other._whitened())
         mine = self.statistics
         theirs = other.statistics.with_targets_shifted(other.target_shift - self.target_shift)
-        if mine.is_whitened != theirs.is_whitened:
-            mine, theirs = mine.whitened(self.frame.lower), theirs.whitened(self.frame.lower)
         both = self.sample is not None and other.sample is not None
         sample = self.sample.merged(other.sample) if both else None  # type: ignore[union-attr,arg-type]
-        heaviest = max(self.heaviest, other.heaviest)
-        return replace(self, statistics=mine + theirs, sample=sample, heaviest=heaviest)
+        heaviest, least = max(self.heaviest, other.heaviest), max(self.least_noise, other.least_noise)
+        return replace(self, statistics=mine + theirs, sample=sample, heaviest=heaviest, least_noise=least)
+
+    def with_settings(self, settings: Settings) -> Summary:
+        """The summary of the same rows with these settings."""
+        return self if settings == self.settings else replace(self, settings=settings)
 
     @cached_property
     def solved(self) -> tuple[KernelExpansion, float]:
@@ -157,8 +181,36 @@ class Summary:
             solution = path.solve(self._choose_noise(path, settings.noise))
         else:
             self._check_noise(float(settings.noise))
-            solution = problem.solve(float(settings.noise))
+            solution = self._follow(problem) or problem.solve(float(settings.noise))
         return self.frame.expansion(solution, self.target_shift, prior=settings.prior), solution.noise
+
+    @property
+    def is_solved_directly(self) -> bool:
+        """Whether the model does not follow from the one before a few rows came or went."""
+        _ = self.solved
+        return _CHANGES not in vars(self)
+
+    def _follow(self, problem: RidgeProblem) -> RidgeSolution | None:
+        """The solution that follows from the one before; None where it must be found directly."""
+        changes: Changes | None = vars(self).pop(_CHANGES, None)
+        solution = None if changes is None else changes.solve(problem)
+        if changes is not None and solution is not None:
+            self._followed_by(changes.applied(solution))
+        return solution
+
+    def _changes(self, table: ArrayTable) -> Changes | None:
+        """What has changed since a solution from which the one with a few rows more or less can follow."""
+        changes: Changes | None = vars(self).get(_CHANGES)
+        if isinstance(self.settings.noise, str) or (changes is None and "solved" not in vars(self)):
+            return None
+        if changes is None:
+            root = self.solved[0].variance.root  # type: ignore[union-attr]
+            changes = Changes.since(np.asarray(root), float(self.settings.noise), self.statistics.n_rows)
+        return changes if changes.admit(table.n_rows) else None
+
+    def _followed_by(self, changes: Changes) -> Summary:
+        vars(self)[_CHANGES] = changes
+        return self
 
     @property
     def log_likelihood(self) -> float:
@@ -240,10 +292,24 @@ class Summary:
         )
 
     def _sum(self, table: ArrayTable, executor: Executor) -> NormalStatistics:
+        features = self._features(table, whitened=self.statistics.is_whitened)
+        return normal_statistics(table.shifted(self.target_shift), features, executor=executor)
+
+    def _small_sum(self, table: ArrayTable, executor: Executor) -> tuple[Summary, FloatArray, NormalStatistics]:
+        """The summary with whitened sums, and the whitened features of few rows with the sums of just these."""
+        features = feature_matrix(table.rows, self._features(table, whitened=True), executor=executor)
+        sums = NormalStatistics.of_features(features, table.shifted(self.target_shift), is_whitened=True)
+        return self._whitened(), features, sums
+
+    def _features(self, table: ArrayTable, *, whitened: bool) -> Features:
         # float64 rows after float32 ones keep their digits.
         dtype = np.promote_types(self.frame.dtype, table.dtype)
-        features = replace(self.frame, dtype=dtype).features(whitened=self.statistics.is_whitened)
-        return normal_statistics(table.shifted(self.target_shift), features, executor=executor)
+        return replace(self.frame, dtype=dtype).features(whitened=whitened)
+
+    def _whitened(self) -> Summary:
+        if self.statistics.is_whitened:
+            return self
+        return replace(self, statistics=self.statistics.whitened(self.frame.lower), least_noise=self._smallest_noise())
 
     def _problem(self) -> RidgeProblem:
         return self.frame.problem(self.statistics, self.target_shift, intercept=self.settings.intercept)
@@ -257,9 +323,9 @@ class Summary:
         """The least noise that the rounding of the sums allows."""
         heaviest = max(self.statistics.total_weight, self.heaviest)
         if not self.statistics.is_whitened:
-            return _magnified_rounding(self.frame, heaviest) / _REFUSED_ERROR
+            return _magnified_rounding(self.frame, heaviest) / REFUSED_ERROR
         rounding = float(np.finfo(np.float64).eps) * heaviest * self.frame.largest_kernel
-        return rounding / _REFUSED_ERROR if self._is_rounded else 0.0
+        return max(self.least_noise, rounding / REFUSED_ERROR if self._is_rounded else 0.0)
 
     def _check_noise(self, noise: float) -> None:
         smallest = self._smallest_noise()
@@ -294,36 +360,3 @@ def _plain_is_safe(frame: Frame, table: ArrayTable, settings: Settings, executor
 def _magnified_rounding(frame: Frame, total_weight: float) -> float:
     # Entries of K_mnK_nm are sums of n products k·k, known to eps; whitening divides them by the pivots.
     return float(np.finfo(np.float64).eps * total_weight * frame.largest_kernel**2 / frame.smallest_pivot)
-
-
-def _check_digits(rest: NormalStatistics, before: NormalStatistics, zero: AnyArray) -> None:
-    """Refuse a difference of which rounding is a visible share: weights, or squares of targets that are not zero."""
-    if rest.total_weight <= _FEWEST * before.total_weight:
-        raise ValueError(
-            f"the rows to forget have {before.total_weight / max(rest.total_weight, 1e-300):.1e} times the weight of "
-            "the others, whose digits are lost in the sums: fit the remaining rows anew."
-        )
-    squares, total = (np.diagonal(each.moments)[:-1] for each in (rest, before))
-    if np.any((squares <= _FEWEST * total) & (total > 0) & ~zero):
-        raise ValueError(
-            "the rows to forget have targets so large that the digits of the others' are lost in the sums: fit the "
-            "remaining rows anew."
-        )
-
-
-def _weight_squares(total: float, sample: Sample | None) -> float:
-    """Σω² by a sample of the weights ω with this sum; as if they were 1 where there is none."""
-    if sample is None or len(sample.weights) == 0:
-        return total
-    return total * float(np.sum(sample.weights**2) / np.sum(sample.weights))
-
-
-def _positive(sums: FloatArray, before: FloatArray, *, must_vanish: bool) -> bool:
-    """Whether a difference of sums is positive semi-definite (or zero) up to the rounding of what it was taken from."""
-    scale = np.sqrt(np.diagonal(before))
-    scale[scale == 0] = 1.0
-    scaled = sums / np.outer(scale, scale)
-    if must_vanish:
-        return bool(np.max(np.abs(scaled)) <= _FORGOTTEN)
-    scaled[np.diag_indices_from(scaled)] += _FORGOTTEN
-    return int(lapack.dpotrf(scaled, lower=1, overwrite_a=1)[1]) == 0

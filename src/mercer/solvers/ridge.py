@@ -103,7 +103,7 @@ class RidgeProblem:
 
     def solve(self, noise: float) -> RidgeSolution:
         """Solve for one noise by Cholesky; by eigenvalues where A + λI is near singular."""
-        if noise <= _SMALL_NOISE * self.rounding:
+        if self.is_nearly_singular(noise):
             return self.path().solve(noise)
         size = len(self.gram)
         shifted = np.array(self.gram, order="F")  # factored and inverted in its own memory
@@ -115,7 +115,11 @@ class RidgeProblem:
         weights, _ = lapack.dpotrs(lower, self.cross, lower=1)
         root, _ = lapack.dtrtri(lower, lower=1, overwrite_c=1)
         root *= np.sqrt(noise)
-        return self._solution(weights, root, noise)
+        return self.solution(weights, root, noise)
+
+    def is_nearly_singular(self, noise: float) -> bool:
+        """Whether rounding of the eigenvalues of A is a visible share of the noise."""
+        return bool(noise <= _SMALL_NOISE * self.rounding)
 
     def path(self) -> RidgePath:
         """Factor once, for solutions at any noise."""
@@ -163,7 +167,8 @@ class RidgeProblem:
         """Degrees of freedom of the targets: one less for an intercept."""
         return self.n_targets - self.has_intercept
 
-    def _solution(self, weights: FloatArray, root: FloatArray, noise: float) -> RidgeSolution:
+    def solution(self, weights: FloatArray, root: FloatArray, noise: float) -> RidgeSolution:
+        """The solution of these weights and this root."""
         intercept = self.target_mean - self.mean @ weights
         constant = noise / self.total_weight if self.has_intercept else 0.0
         scale = self._scale(weights, noise)
@@ -205,7 +210,7 @@ class RidgePath:
         inverse = self.inverse(noise)
         weights = self.eigenvectors @ (inverse[:, np.newaxis] * self.projections)
         share = np.where(inverse > 0, noise * inverse, 1.0)
-        return self.problem._solution(weights, np.sqrt(share)[:, np.newaxis] * self.eigenvectors.T, noise)
+        return self.problem.solution(weights, np.sqrt(share)[:, np.newaxis] * self.eigenvectors.T, noise)
 
     def inverse(self, noise: float) -> FloatArray:
         """(Θ + λ)⁻¹, zero where it vanishes to rounding."""
