@@ -16,6 +16,8 @@ from mercer import (
     CompactRegressor,
     ExactClassifier,
     ExactRegressor,
+    NystromSVC,
+    NystromSVR,
     OnlineClassifier,
     OnlineRegressor,
     PseudoInputRegressor,
@@ -61,6 +63,9 @@ STILL = ({"fit_points": False, "fit_kernel": False, "fit_noise": False}, {"selec
 COMPACT = (CompactClassifier, CompactRegressor)
 
 
+MACHINES = (NystromSVC, NystromSVR)  # whose C = 1/2λ stands for a noise, and which report no spread
+
+
 def cut_off(kernel):
     """A kernel of compact support like the one that is given, and the same whatever the number of features."""
     if isinstance(kernel, str):
@@ -76,16 +81,19 @@ def cut_off(kernel):
 def still(cls):
     """The same class with other defaults, if it has such choices, and what others understand.
 
-    ``n_basis`` is understood as ``max_basis``, and a Gaussian kernel as one that is cut off, by those that need it.
+    ``n_basis`` is understood as ``max_basis``, a Gaussian kernel as one that is cut off, and ``noise`` as C = 1/2λ, by
+    those that need it.
     """
     signature = inspect.signature(cls)
     choices = next((choice for choice in STILL if choice.keys() <= signature.parameters.keys()), {})
-    if not choices and cls not in COMPACT:
+    if not choices and cls not in (*COMPACT, *MACHINES):
         return cls
 
     def __init__(self, *args, **options):  # noqa: N807
         if "max_basis" in signature.parameters and "n_basis" in options:
             options["max_basis"] = options.pop("n_basis")
+        if cls in MACHINES and "noise" in options:
+            options["C"] = 0.5 / options.pop("noise")
         if cls in COMPACT:
             args, options = [cut_off(arg) for arg in args], {k: cut_off(v) for k, v in options.items()}
         cls.__init__(self, *args, **(choices | options))
