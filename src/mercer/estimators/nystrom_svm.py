@@ -85,15 +85,13 @@ class SupportVectorMachine(OnBasis, Shell):
         self.duality_gap_, self.n_iter_ = solution.gaps, solution.n_passes
         self.n_support_ = self._count(solution.support)
 
-    def _solve(
-        self, table: ArrayTable, frame: Frame, cost: float, start: KernelExpansion | None = None
-    ) -> Solution:
+    def _solve(self, table: ArrayTable, frame: Frame, cost: float, start: KernelExpansion | None = None) -> Solution:
         settings = Settings(self._loss(cost), bool(self.intercept), float(self.tol), int(self.max_iter))
         solution = fit_support_vectors(table, frame, settings, executor=make_executor(self), start=start)
         if not solution.converged:
             warn(
-                f"after {solution.n_passes} passes the objective may be {np.max(solution.gaps):.1g} of itself above its "
-                f"minimum (C={cost:.3g}, tol={settings.tol:.1g}). Raise max_iter, lower C, or scale the features.",
+                f"after {solution.n_passes} passes the objective may be {np.max(solution.gaps):.1g} of itself above "
+                f"its minimum (C={cost:.3g}, tol={settings.tol:.1g}). Raise max_iter or lower C.",
                 ConvergenceWarning,
             )
         return solution
@@ -150,13 +148,13 @@ class NystromSVC(KernelClassifier, SupportVectorMachine):
     r"""Support vector classification on a basis of m points, for any number of rows.
 
     Minimises :math:`\tfrac12|f|^2 + C\sum_i\omega_i\,\ell(y_i(f(x_i) + b))` over
-    :math:`f = \sum_j w_j k(\cdot, z_j)`, with :math:`y_i = \pm 1` and the squared hinge :math:`\ell(t) = (1 - t)_+^2` or
-    the hinge :math:`(1 - t)_+` (the reduced support vector machine). With all rows as basis and the hinge this is
-    scikit-learn's ``SVC``, with the same C.
+    :math:`f = \sum_j w_j k(\cdot, z_j)`, with :math:`y_i = \pm 1` and the squared hinge
+    :math:`\ell(t) = (1 - t)_+^2` or the hinge :math:`(1 - t)_+` (the reduced support vector machine). With all rows as
+    basis and the hinge this is scikit-learn's ``SVC``, with the same C.
 
-    Each step is one pass over the rows, of time n·m plus m² for each row inside the margin; the squared hinge takes 5 to 10
-    steps, the hinge some tens. Memory is m² per class and thread, and for the hinge one number per row and class. Where
-    features of all rows fit into half of scikit-learn's ``working_memory`` they are computed once.
+    Each step is one pass over the rows, of time n·m plus m² for each row inside the margin; the squared hinge takes 5
+    to 15 steps, the hinge 50 to 150. Memory is m² per class and thread, and for the hinge a number per row and class.
+    Where the features of all rows fit into half of scikit-learn's ``working_memory``, they are computed once.
 
     Parameters
     ----------
@@ -202,9 +200,8 @@ class NystromSVC(KernelClassifier, SupportVectorMachine):
     -----
     A row of weight ω has C·ω in place of C, so weight 2 is the row twice.
 
-    ``predict_proba`` is fitted to decision values of rows that are left out, of which 2048 are looked at. These have a
-    closed form while the same rows stay inside the margin, which is an approximation: rows that would move across it are
-    not followed.
+    ``predict_proba`` is fitted to decision values of up to 2048 rows that are left out. They are in closed form, as if
+    the others stayed inside or outside the margin, where they are: an approximation.
 
     Newton's method on the squared hinge ends exactly, once the rows inside the margin stay the same. The hinge is
     minimised by augmented Lagrangians, each by Newton's method.
@@ -213,8 +210,11 @@ class NystromSVC(KernelClassifier, SupportVectorMachine):
     ----------
     Y.-J. Lee, O. L. Mangasarian (2001). RSVM: Reduced support vector machines. SIAM Data Mining.
 
-    S. S. Keerthi, D. DeCoste (2005). A modified finite Newton method for fast solution of large scale linear SVMs. JMLR
-    6.
+    S. S. Keerthi, D. DeCoste (2005). A modified finite Newton method for fast solution of large scale linear SVMs.
+    JMLR 6.
+
+    O. Chapelle, V. Vapnik, O. Bousquet, S. Mukherjee (2002). Choosing multiple parameters for support vector machines.
+    Machine Learning 46. (Their span of the support vectors is what leaves out a row here.)
 
     Examples
     --------
@@ -239,7 +239,7 @@ class NystromSVC(KernelClassifier, SupportVectorMachine):
         return Loss.named(self.loss, cost)
 
     def _count(self, support: FloatArray) -> Any:
-        # β > 0 in rows of the second class, where there is one function
+        # of two classes, β > 0 in rows of the second
         counts = support[0, ::-1] if len(self.classes_) == 2 else np.sum(support, axis=1)
         return counts.astype(np.intp)
 
@@ -250,8 +250,9 @@ class NystromSVR(MeanRegressor, SupportVectorMachine):
     r"""Support vector regression on a basis of m points, for any number of rows.
 
     Minimises :math:`\tfrac12|f|^2 + C\sum_i\omega_i\,\ell(y_i - f(x_i) - b)` over
-    :math:`f = \sum_j w_j k(\cdot, z_j)`, with :math:`\ell(e) = (|e| - \varepsilon)_+^2` or :math:`(|e| - \varepsilon)_+`.
-    With all rows as basis and the latter this is scikit-learn's ``SVR``, with the same C and ε.
+    :math:`f = \sum_j w_j k(\cdot, z_j)`, with :math:`\ell(e) = (|e| - \varepsilon)_+^2` or
+    :math:`(|e| - \varepsilon)_+`. With all rows as basis and the latter this is scikit-learn's ``SVR``, with the same C
+    and ε.
 
     Each step is one pass over the rows, of time n·m plus m² for each row outside the tube.
 
@@ -305,11 +306,6 @@ class NystromSVR(MeanRegressor, SupportVectorMachine):
         "epsilon": [Interval(Real, 0, None, closed="left")],
         "loss": [StrOptions({"squared_epsilon_insensitive", "epsilon_insensitive"})],
     }
-
-    def _fit(self, table: ArrayTable) -> None:
-        super()._fit(table)
-        if self._loss(1.0).squared:  # others do not mind outliers
-            self._check_calibration()
 
     def _loss(self, cost: float) -> Loss:
         return Loss.named(self.loss, cost, float(self.epsilon))

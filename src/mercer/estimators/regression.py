@@ -250,7 +250,6 @@ class KernelRegressor(MeanRegressor):
         return expansion.covariance(rows, executor=make_executor(self))
 
 
-
 def check_one_spread(return_std: bool, return_cov: bool) -> None:
     """Refuse a request for both the standard deviation and the covariance."""
     if return_std and return_cov:

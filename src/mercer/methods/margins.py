@@ -1,9 +1,9 @@
 r"""What rows contribute to a support vector machine, and the passes that sum it.
 
-Every loss :math:`c\,\ell(e)` of an error :math:`e = y - f(x)` is the largest of
-:math:`\beta e - \varepsilon|\beta| - \beta^2/2\sigma` over an interval of β. For squared losses σ = 2c and β has no bound;
-for the others |β| ≤ c, and there is no square. A term :math:`-(\beta - \bar\beta)^2/2\sigma`, with a σ of choice, makes the
-latter smooth. So one formula gives the β of all of them,
+Every loss :math:`c\,\ell(e)` of an error :math:`e = y - f(x)` is the largest value of
+:math:`\beta e - \varepsilon|\beta| - \beta^2/2\sigma` over an interval of β. For squared losses σ = 2c and β has no
+bound; for the others |β| ≤ c, and there is no square. A term :math:`-(\beta - \bar\beta)^2/2\sigma`, with a σ of
+choice, makes the latter smooth. So one formula gives the β of all of them,
 
 .. math:: \beta = \operatorname{clip}\bigl(S_{\sigma\varepsilon}(\bar\beta + \sigma e)\bigr), \qquad
     S_t(z) = \operatorname{sign}(z)(|z| - t)_+.
@@ -124,16 +124,20 @@ class StoreDesign(RowPass):
 
     @property
     def width(self) -> int:
+        """Of the features, twice."""
         return 2 * self.design.width
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """One number per feature."""
         return (self.design.width,)
 
     def prepare(self) -> None:
+        """Bind the kernel to the points."""
         self.design.prepare()
 
     def apply(self, tile: Tile, out: AnyArray) -> None:
+        """Copy the tile."""
         out[...] = self.design.values(tile)
 
 
@@ -173,9 +177,11 @@ class Pulls(_Functions, RowPass):
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """One number per function."""
         return (len(self.columns),)
 
     def apply(self, tile: Tile, out: AnyArray) -> None:
+        """β of the tile."""
         out[...] = self.terms(tile, self.design.values(tile))[1].pulls
 
 
@@ -206,9 +212,11 @@ class Evaluate(_Functions, Pass[FloatArray, list[Sums]]):
 
     @property
     def state_numbers(self) -> int:  # type: ignore[override]
+        """Of the sums."""
         return sum(self._sizes)
 
     def start(self) -> FloatArray:
+        """All sums in one array."""
         return np.zeros(self.state_numbers)
 
     def _parts(self, state: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -218,6 +226,7 @@ class Evaluate(_Functions, Pass[FloatArray, list[Sums]]):
         return hessians.reshape(a, w, w), pulls.reshape(w, 2, a), numbers.reshape(_NUMBERS, 2, a)
 
     def add(self, state: FloatArray, tile: Tile) -> None:
+        """One product for the values, one for the gradients, one for the Hessian of each function."""
         hessians, pulls, numbers = self._parts(state)
         values = self.design.values(tile)
         targets, terms = self.terms(tile, values)
@@ -233,6 +242,7 @@ class Evaluate(_Functions, Pass[FloatArray, list[Sums]]):
             add_gram(hessian, values[free] * np.sqrt(terms.stiffness[free, j, np.newaxis]))
 
     def finish(self, state: FloatArray) -> list[Sums]:
+        """The sums of each function, without the padding."""
         hessians, pulls, numbers = self._parts(state)
         used, found = self.design.n_features + 1, []
         for j, padded in enumerate(hessians):

@@ -10,8 +10,8 @@ the others each minimum of the smoothed loss gives the anchors of the next: the 
 converges to the minimum of the loss itself while σ stays moderate.
 
 β that sum to zero are feasible in the dual, whose value is
-:math:`\sum(\beta_iy_i - \varepsilon|\beta_i|) - \tfrac12|\sum\beta_iv_i|^2` (for squared losses less Σβ²/2σ). Those of a pass
-become so when the ones of one sign are scaled. Each pass thus measures how far its point is from the minimum at most.
+:math:`\sum(\beta_iy_i - \varepsilon|\beta_i|) - \tfrac12|\sum\beta_iv_i|^2` (for squared losses less Σβ²/2σ). Those of
+a pass become so when the ones of one sign are scaled. Thus each pass bounds how far its point is from the minimum.
 """
 
 from __future__ import annotations
@@ -224,8 +224,8 @@ class _Fit:
             self.n_passes += 1
             searching = [each for each in self.functions if not each.is_settled]
             if searching:
-                found = self.executor.reduce(Evaluate(**self._what(searching, [f.search.trial for f in searching])), table)
-                for function, sums in zip(searching, found, strict=True):
+                what = self._what(searching, [each.search.trial for each in searching])
+                for function, sums in zip(searching, self.executor.reduce(Evaluate(**what), table), strict=True):
                     function.receive(self.data.whitened(sums))
                 continue
             table = self._moved(table)
