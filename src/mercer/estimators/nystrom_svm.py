@@ -1,5 +1,6 @@
 """Support vector machines on a basis of few points: classification and regression."""
 
+from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -96,12 +97,13 @@ class SupportVectorMachine(OnBasis, Shell):
             )
         return solution
 
+    @abstractmethod
     def _loss(self, cost: float) -> Loss:
-        raise NotImplementedError
+        """The loss, for a value of C."""
 
+    @abstractmethod
     def _count(self, support: FloatArray) -> Any:
         """``n_support_``, from numbers of rows (p, 2) that pull a function up and down."""
-        raise NotImplementedError
 
     @on_its_threads
     def path(self, X: Any, y: Any, C: Any, sample_weight: Any = None) -> SVMPath:

@@ -44,7 +44,7 @@ class NewtonSearch:
 
     def tell(self, value: float, gradient: FloatArray, hessian: FloatArray) -> bool:
         """Take what was found at the trial point; returns whether the search moved there."""
-        slope = float(gradient @ self._direction)
+        slope = float(gradient @ self._direction) if np.isfinite(value) else np.inf
         if np.isfinite(self._value) and not self._accepts(value, slope):
             self._cut(slope)
             return False
@@ -65,7 +65,7 @@ class NewtonSearch:
 
     def _cut(self, slope: float) -> None:
         """Bracket the minimum along the line, where the slope vanishes, and go to where a secant says it is."""
-        if slope > 0 or not np.isfinite(slope):
+        if slope > 0:
             self._high = (self._length, slope)
         else:
             self._low = (self._length, slope)
