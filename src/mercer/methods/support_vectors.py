@@ -225,7 +225,8 @@ class _Fit:
             searching = [each for each in self.functions if not each.is_settled]
             if searching:
                 what = self._what(searching, [each.search.trial for each in searching])
-                for function, sums in zip(searching, self.executor.reduce(Evaluate(**what), table), strict=True):
+                found: list[Sums] = self.executor.reduce(Evaluate(**what), table)
+                for function, sums in zip(searching, found, strict=True):
                     function.receive(self.data.whitened(sums))
                 continue
             table = self._moved(table)
