@@ -24,6 +24,7 @@ from benchmarks import (
     sequential,
     start_up,
     strategies,
+    support_vectors,
 )
 from benchmarks.tabular import pages as tabular
 
@@ -31,6 +32,7 @@ TITLES: dict[str, Callable[[int], str]] = {
     "Forest cover type: a basis of few points": forest.report,
     "The full kernel matrix": exact.report,
     "The approximations": approximations.report,
+    "Support vector machines": support_vectors.report,
     "Choosing the basis": strategies.report,
     "Pseudo-inputs": pseudo_inputs.report,
     "Rows one after the other": sequential.report,

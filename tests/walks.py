@@ -16,6 +16,8 @@ from mercer import (
     CompactRegressor,
     ExactClassifier,
     ExactRegressor,
+    NystromSVC,
+    NystromSVR,
     OnlineClassifier,
     OnlineRegressor,
     PseudoInputRegressor,
@@ -55,10 +57,18 @@ def of_kind(classes, *kinds):
 
 # Nothing is searched for, and whatever is new joins the dictionary: what holds for a given kernel, noise and number of
 # points can then be tested.
-STILL = ({"fit_points": False, "fit_kernel": False, "fit_noise": False}, {"selection": "novelty", "novelty_tol": 0.0})
+# Without a tube, support vector regression is ridge regression.
+STILL = (
+    {"fit_points": False, "fit_kernel": False, "fit_noise": False},
+    {"selection": "novelty", "novelty_tol": 0.0},
+    {"epsilon": 0.0},
+)
 
 
 COMPACT = (CompactClassifier, CompactRegressor)
+
+
+MACHINES = (NystromSVC, NystromSVR)  # whose C = 1/2λ stands for a noise, and which report no spread
 
 
 def cut_off(kernel):
@@ -76,16 +86,19 @@ def cut_off(kernel):
 def still(cls):
     """The same class with other defaults, if it has such choices, and what others understand.
 
-    ``n_basis`` is understood as ``max_basis``, and a Gaussian kernel as one that is cut off, by those that need it.
+    ``n_basis`` is understood as ``max_basis``, a Gaussian kernel as one that is cut off, and ``noise`` as C = 1/2λ, by
+    those that need it.
     """
     signature = inspect.signature(cls)
     choices = next((choice for choice in STILL if choice.keys() <= signature.parameters.keys()), {})
-    if not choices and cls not in COMPACT:
+    if not choices and cls not in (*COMPACT, *MACHINES):
         return cls
 
     def __init__(self, *args, **options):  # noqa: N807
         if "max_basis" in signature.parameters and "n_basis" in options:
             options["max_basis"] = options.pop("n_basis")
+        if cls in MACHINES and "noise" in options:
+            options["C"] = 0.5 / options.pop("noise")
         if cls in COMPACT:
             args, options = [cut_off(arg) for arg in args], {k: cut_off(v) for k, v in options.items()}
         cls.__init__(self, *args, **(choices | options))
@@ -113,6 +126,7 @@ SUPERVISED = of_kind(ESTIMATORS, "regressor", "classifier")  # whose score says 
 WEIGHTED = [cls for cls in ESTIMATORS if has_fit_parameter(cls, "sample_weight")]
 ON_BASIS = [cls for cls in ESTIMATORS if "n_basis" in cls().get_params()]
 ONLINE = [cls for cls in ESTIMATORS if hasattr(cls, "partial_fit")]
+WITH_SPREAD = [cls for cls in REGRESSORS if hasattr(cls, "scale_")]  # whose predictions have standard deviations
 FORGETFUL = [cls for cls in ESTIMATORS if hasattr(cls, "forget")]
 STREAMS = (OnlineClassifier, OnlineRegressor)
 LEARN = ("fit", "partial_fit", "forget")
@@ -152,9 +166,17 @@ def has_no_noise(estimator):
     return not issubclass(estimator, (*STREAMS, *COMPACT, PseudoInputRegressor, ReducedRankRegressor))
 
 
+_LOSSES = {
+    "NystromSVC": ("squared_hinge", "hinge"),
+    "NystromSVR": ("squared_epsilon_insensitive", "epsilon_insensitive"),
+}
+
+
 def accepts(estimator, options):
-    """Whether an estimator has these parameters, this noise, and takes this kernel."""
+    """Whether an estimator has these parameters, this noise and this loss, and takes this kernel."""
     if not set(options) <= set(inspect.signature(estimator).parameters):
+        return False
+    if options.get("loss") not in (None, *_LOSSES.get(estimator.__name__, ())):
         return False
     if "kernel" in options and issubclass(estimator, COMPACT) != isinstance(options["kernel"], Compact):
         return False
@@ -176,6 +198,7 @@ regressors_with_any_kernel = over("estimator", [cls for cls in REGRESSORS if not
 each_supervised = over("estimator", SUPERVISED)
 each_weighted = over("estimator", WEIGHTED)
 each_regressor = over("estimator", REGRESSORS)
+each_with_spread = over("estimator", WITH_SPREAD)
 each_classifier = over("estimator", CLASSIFIERS)
 each_online = over("estimator", ONLINE)
 each_forgetful = over("estimator", FORGETFUL)
@@ -193,6 +216,11 @@ def targets_for(estimator, rows):
     """Labels for a classifier, numbers for all others: those that learn without targets ignore them."""
     values = np.asarray(rows[:, 0] + np.sin(2 * rows[:, 1]), dtype=np.float64)
     return np.where(values > 0, 1, 0) if is_classifier(estimator()) else values
+
+
+def strengths(estimator, noises):
+    """By name, values of the parameter that says how smooth a function is: noises, or C = 1/2λ."""
+    return {"C": [0.5 / noise for noise in noises]} if issubclass(estimator, MACHINES) else {"noise": noises}
 
 
 def output(model, rows):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mercer.estimators.exact import ExactClassifier, ExactRegressor
     from mercer.estimators.learn_metric import learn_metric
     from mercer.estimators.nystrom import NystromClassifier, NystromRegressor
+    from mercer.estimators.nystrom_svm import NystromSVC, NystromSVR
     from mercer.estimators.online_classifier import OnlineClassifier
     from mercer.estimators.online_regressor import OnlineRegressor
     from mercer.estimators.pseudo_input_regressor import PseudoInputRegressor
@@ -39,6 +40,8 @@ _HOMES = {
     "KernelExpansion": "mercer.model",
     "NystromClassifier": "mercer.estimators.nystrom",
     "NystromRegressor": "mercer.estimators.nystrom",
+    "NystromSVC": "mercer.estimators.nystrom_svm",
+    "NystromSVR": "mercer.estimators.nystrom_svm",
     "OnlineClassifier": "mercer.estimators.online_classifier",
     "OnlineRegressor": "mercer.estimators.online_regressor",
     "PseudoInputRegressor": "mercer.estimators.pseudo_input_regressor",
@@ -65,6 +68,8 @@ __all__ = [
     "KernelExpansion",
     "NystromClassifier",
     "NystromRegressor",
+    "NystromSVC",
+    "NystromSVR",
     "OnlineClassifier",
     "OnlineRegressor",
     "PseudoInputRegressor",

@@ -26,6 +26,7 @@ from tests.walks import (
     each_weighted,
     output,
     over,
+    strengths,
 )
 
 
@@ -99,7 +100,7 @@ def test_partial_fit_checks_column_names(estimator, rows):
 @each_supervised
 @pytest.mark.filterwarnings("ignore::mercer.exceptions.StarvedWarning")  # 0.1 is little for a kernel that is cut off
 def test_grid_search_reaches_into_the_kernel(estimator, rows):
-    grid = {"kernel__length_scale": [0.1, 1.0, 10.0], "noise": [1e-2, 1.0]}
+    grid = {"kernel__length_scale": [0.1, 1.0, 10.0], **strengths(estimator, [1e-2, 1.0])}
     search = GridSearchCV(estimator(kernel=Gaussian()), grid, cv=3).fit(rows, targets_for(estimator, rows))
     best = search.best_params_
     assert search.best_estimator_.kernel_.length_scale == best["kernel__length_scale"]
@@ -210,7 +211,8 @@ def test_sample_weight_is_routed_through_search_and_pipeline(estimator, rows):
     weights = np.random.default_rng(1).uniform(0, 2, size=60)
     step = estimator(kernel=Gaussian()).set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
     scaler = StandardScaler().set_fit_request(sample_weight=False)
-    search = GridSearchCV(make_pipeline(scaler, step), {f"{estimator.__name__.lower()}__noise": [0.5]}, cv=2)
+    grid = {f"{estimator.__name__.lower()}__{name}": values for name, values in strengths(estimator, [0.5]).items()}
+    search = GridSearchCV(make_pipeline(scaler, step), grid, cv=2)
     search.fit(rows, y, sample_weight=weights)
     scaled = StandardScaler().fit_transform(rows)
     expected = estimator(kernel=Gaussian(), noise=0.5).fit(scaled, y, weights)

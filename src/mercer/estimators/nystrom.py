@@ -122,12 +122,13 @@ class NystromMachine(SummedOnBasis):
         return self.statistics_.is_whitened
 
 
-def check_noises(noises: Any) -> FloatArray:
-    """Refuse what are no noises; a single number is one of them."""
-    values = np.atleast_1d(np.asarray(check_numbers(noises, "noises")))
+def check_noises(noises: Any, name: str = "noises", *, positive: bool = False) -> FloatArray:
+    """Refuse what are no noises, or other such numbers; a single number is one of them."""
+    values = np.atleast_1d(np.asarray(check_numbers(noises, name)))
     numbers = values.ndim == 1 and len(values) and values.dtype.kind in "iuf"
-    if not (numbers and np.all(np.isfinite(values) & (values >= 0))):
-        raise ValueError(f"noises must be finite numbers of at least zero, at least one; got {noises!r}.")
+    if not (numbers and np.all(np.isfinite(values) & ((values > 0) if positive else (values >= 0)))):
+        least = "above zero" if positive else "of at least zero"
+        raise ValueError(f"{name} must be finite numbers {least}, at least one; got {noises!r}.")
     return values.astype(np.float64)
 
 

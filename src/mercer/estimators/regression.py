@@ -21,7 +21,7 @@ from mercer.model import Calibration, KernelExpansion, Regression
 from mercer.model.sampling import MOST_ROWS, draw_jointly
 
 
-class KernelRegressor(RegressorMixin, Shell):
+class MeanRegressor(RegressorMixin, Shell):
     """A regressor that ends in an expansion; ``_flat`` tells whether y had one dimension."""
 
     _flat: bool
@@ -41,6 +41,41 @@ class KernelRegressor(RegressorMixin, Shell):
     def intercept_(self) -> Any:
         """The constant b, a number or an array (p,)."""
         return self._by_output(self._mean_expansion().intercept)
+
+    @on_its_threads
+    def predict(self, X: Any) -> Any:
+        """Predict the targets of each row, (n,) or (n, p)."""
+        outputs, rows = self.outputs_, read_rows(self, X, reset=False)
+        return outputs.predict(self._evaluate_rows(rows))
+
+    def _read(self, X: Any, y: Any, sample_weight: Any, *, first: bool, classes: Any = None) -> ArrayTable:
+        """The table of a first or a later call, whose targets must look like the first."""
+        rows = read_rows(self, X, reset=first)
+        targets = check_targets(y, n_rows=rows.n_rows)
+        flat = targets.ndim == 1
+        columns = Regression(flat).columns(targets)
+        if first:
+            self._flat = flat
+        elif (columns.shape[1], flat) != (self._n_outputs, self._flat):
+            shape = "(n,)" if self._flat else f"(n, {self._n_outputs})"
+            raise ValueError(
+                f"y must have the shape {shape} of the first rows seen; it has {columns.shape[1]} output(s)."
+            )
+        return ArrayTable(rows, columns, check_sample_weight(sample_weight, n_rows=rows.n_rows))
+
+    def _by_output(self, values: FloatArray) -> Any:
+        """A number if y had one dimension, else an array (p,)."""
+        return float(values[0]) if self.outputs_.flat else values
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        tags.input_tags.sparse = True
+        return tags
+
+
+class KernelRegressor(MeanRegressor):
+    """A regressor that knows the spread of its predictions."""
 
     @property
     def scale_(self) -> Any:
@@ -163,25 +198,6 @@ class KernelRegressor(RegressorMixin, Shell):
         z = (targets - self._evaluate_rows(rows)) / deviations
         return np.asarray(np.sum(-0.5 * z**2 - np.log(deviations) - 0.5 * np.log(2 * np.pi), axis=1))
 
-    def _read(self, X: Any, y: Any, sample_weight: Any, *, first: bool, classes: Any = None) -> ArrayTable:
-        """The table of a first or a later call, whose targets must look like the first."""
-        rows = read_rows(self, X, reset=first)
-        targets = check_targets(y, n_rows=rows.n_rows)
-        flat = targets.ndim == 1
-        columns = Regression(flat).columns(targets)
-        if first:
-            self._flat = flat
-        elif (columns.shape[1], flat) != (self._n_outputs, self._flat):
-            shape = "(n,)" if self._flat else f"(n, {self._n_outputs})"
-            raise ValueError(
-                f"y must have the shape {shape} of the first rows seen; it has {columns.shape[1]} output(s)."
-            )
-        return ArrayTable(rows, columns, check_sample_weight(sample_weight, n_rows=rows.n_rows))
-
-    def _by_output(self, values: FloatArray) -> Any:
-        """A number if y had one dimension, else an array (p,)."""
-        return float(values[0]) if self.outputs_.flat else values
-
     def _scales(self) -> FloatArray:
         return self._mean_expansion().scales
 
@@ -232,12 +248,6 @@ class KernelRegressor(RegressorMixin, Shell):
         """Of the function, (n, n), in units of σ²."""
         expansion: KernelExpansion = self.expansion_
         return expansion.covariance(rows, executor=make_executor(self))
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        tags.input_tags.sparse = True
-        return tags
 
 
 def check_one_spread(return_std: bool, return_cov: bool) -> None:

@@ -5,7 +5,7 @@ import pytest
 from sklearn.base import is_regressor
 from sklearn.utils import get_tags
 
-from tests.walks import ONLINE, REGRESSORS, each_regressor, over
+from tests.walks import ONLINE, REGRESSORS, each_regressor, each_with_spread, over
 
 N = 20
 
@@ -40,7 +40,7 @@ def test_columns_of_targets_have_columns_of_results(estimator, rows, p, intercep
         np.testing.assert_allclose(model.predict(rows)[:, column], alone.predict(rows), rtol=1e-9, atol=1e-9)
 
 
-@each_regressor
+@each_with_spread
 def test_error_bars_of_outputs_differ_by_their_scales(estimator, rows):
     model = estimator(noise=0.1).fit(rows, np.column_stack([rows[:, 0], 100.0 * rows[:, 1]]))
     alone = estimator(noise=0.1).fit(rows, rows[:, 0])
@@ -50,7 +50,7 @@ def test_error_bars_of_outputs_differ_by_their_scales(estimator, rows):
     np.testing.assert_allclose(np.einsum("iip->ip", cov), std**2, rtol=0, atol=1e-12 * np.max(std) ** 2)
 
 
-@each_regressor
+@each_with_spread
 def test_standard_deviation_and_covariance_exclude_each_other(estimator, rows):
     model = estimator().fit(rows, rows[:, 0])
     with pytest.raises(ValueError, match="return_std and return_cov exclude each other"):

@@ -1,0 +1,93 @@
+r"""Newton's method for convex functions with a piecewise linear gradient, such as squared hinge losses.
+
+The Hessian is that of the piece in which a point lies. Near the minimum the piece stays the same, and one step of full
+length ends there (Mangasarian 2002; Keerthi and DeCoste 2005); farther away a line search guards the steps. Values are
+computed elsewhere: ``trial`` is the next point to evaluate, ``tell`` takes what was found there. One evaluation is
+one pass over the data, and several searches share a pass.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from mercer._typing import FloatArray
+
+_DECREASE = 1e-4  # share of what the slope promises that a step must gain (Armijo)
+_FLAT = 0.1  # share of the slope at which the middle of a line is good enough, whatever the value says
+_LONGEST = 4.0  # times a step that goes on downhill
+_MOST_CUTS = 40
+_INSIDE = 0.1  # of a bracket, from its ends
+_SHIFTS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4)  # shares of the diagonal that rounding may ask for
+_ROUNDING = 8 * float(np.finfo(np.float64).eps)  # of values that are compared
+
+
+class NewtonSearch:
+    """A search for the minimum of one function of q variables.
+
+    Attributes
+    ----------
+    trial : array (q,)
+        The point to evaluate next.
+    point : array (q,)
+        The best point so far.
+    decrement : float
+        What a step of full length from there is expected to gain, half of gᵀH⁻¹g.
+    is_stuck : bool
+        Whether rounding hides any further gain.
+    """
+
+    def __init__(self, start: FloatArray) -> None:
+        self.trial = self.point = start
+        self.decrement, self.is_stuck = np.inf, False
+        self._value, self._direction = np.inf, np.zeros_like(start)
+
+    def tell(self, value: float, gradient: FloatArray, hessian: FloatArray) -> bool:
+        """Take what was found at the trial point; returns whether the search moved there."""
+        slope = float(gradient @ self._direction) if np.isfinite(value) else np.inf
+        if np.isfinite(self._value) and not self._accepts(value, slope):
+            self._cut(slope)
+            return False
+        self.point, self._value = self.trial, value
+        self._direction = -_solve(hessian, gradient)
+        self._slope = float(gradient @ self._direction)
+        self.decrement = -self._slope / 2
+        self.is_stuck = not self.decrement > _ROUNDING * abs(value)
+        self._length, self._low, self._high, self._cuts = 1.0, (0.0, self._slope), (np.inf, np.inf), 0
+        self.trial = self.point + self._direction
+        return True
+
+    def _accepts(self, value: float, slope: float) -> bool:
+        if abs(slope) <= _FLAT * abs(self._slope):
+            return True
+        promised = _DECREASE * self._length * self._slope
+        return value <= self._value + promised and slope >= self._slope * (1 - _FLAT)
+
+    def _cut(self, slope: float) -> None:
+        """Bracket the minimum along the line, where the slope vanishes, and go to where a secant says it is."""
+        if slope > 0:
+            self._high = (self._length, slope)
+        else:
+            self._low = (self._length, slope)
+        (low, falling), (high, rising) = self._low, self._high
+        if not np.isfinite(high):
+            self._length *= _LONGEST
+        else:
+            share = falling / (falling - rising) if np.isfinite(rising) else 0.0
+            self._length = low + min(max(share, _INSIDE), 1 - _INSIDE) * (high - low)
+        self._cuts += 1
+        self.is_stuck = self._cuts > _MOST_CUTS
+        self.trial = self.point + self._length * self._direction
+
+
+def _solve(hessian: FloatArray, gradient: FloatArray) -> FloatArray:
+    """H⁻¹g, with the least multiple of H's diagonal added that rounding makes necessary; g itself as a last resort."""
+    diagonal = np.diagonal(hessian).copy()
+    for shift in _SHIFTS:
+        shifted = hessian.copy()
+        shifted[np.diag_indices_from(shifted)] = diagonal * (1.0 + shift)
+        try:
+            return np.asarray(cho_solve(cho_factor(shifted, lower=True, overwrite_a=True), gradient))
+        except np.linalg.LinAlgError:
+            continue
+    return np.asarray(gradient / diagonal)
