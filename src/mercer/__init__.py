@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from mercer.estimators.cross_validate_path import cross_validate_path
     from mercer.estimators.exact import ExactClassifier, ExactRegressor
     from mercer.estimators.learn_metric import learn_metric
+    from mercer.estimators.norma_classifier import NormaClassifier
+    from mercer.estimators.norma_novelty_detector import NormaNoveltyDetector
+    from mercer.estimators.norma_regressor import NormaRegressor
     from mercer.estimators.nystrom import NystromClassifier, NystromRegressor
     from mercer.estimators.nystrom_svm import NystromSVC, NystromSVR
     from mercer.estimators.online_classifier import OnlineClassifier
@@ -38,6 +41,9 @@ _HOMES = {
     "ExactClassifier": "mercer.estimators.exact",
     "ExactRegressor": "mercer.estimators.exact",
     "KernelExpansion": "mercer.model",
+    "NormaClassifier": "mercer.estimators.norma_classifier",
+    "NormaNoveltyDetector": "mercer.estimators.norma_novelty_detector",
+    "NormaRegressor": "mercer.estimators.norma_regressor",
     "NystromClassifier": "mercer.estimators.nystrom",
     "NystromRegressor": "mercer.estimators.nystrom",
     "NystromSVC": "mercer.estimators.nystrom_svm",
@@ -66,6 +72,9 @@ __all__ = [
     "ExactClassifier",
     "ExactRegressor",
     "KernelExpansion",
+    "NormaClassifier",
+    "NormaNoveltyDetector",
+    "NormaRegressor",
     "NystromClassifier",
     "NystromRegressor",
     "NystromSVC",

@@ -29,6 +29,7 @@ from mercer.engine.products import (
 from mercer.engine.sequential import SequentialLearner, learn_table
 from mercer.engine.sparse_kernel import SparseGram, SparseKernel
 from mercer.engine.statistics import Features, NormalStatistics, normal_statistics, row_moments
+from mercer.engine.stochastic import GradientLearner, Units, descend_table
 from mercer.engine.table import (
     ArrayRows,
     ArrayTable,
@@ -51,6 +52,7 @@ __all__ = [
     "Evaluation",
     "Executor",
     "Features",
+    "GradientLearner",
     "Influences",
     "Moments",
     "NormalStatistics",
@@ -68,6 +70,7 @@ __all__ = [
     "Table",
     "Threads",
     "Tile",
+    "Units",
     "are_counts",
     "as_rows",
     "available_memory",
@@ -75,6 +78,7 @@ __all__ = [
     "by_group",
     "column_squares",
     "conditional_statistics",
+    "descend_table",
     "extend_factor",
     "feature_matrix",
     "features_times",

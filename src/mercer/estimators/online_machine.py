@@ -9,11 +9,11 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from mercer._stored import Sometimes
 from mercer._stored.checks import check_estimator, need
 from mercer._typing import FloatArray, IntArray, RandomState
 from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted, parameters
 from mercer.engine import ArrayRows, ArrayTable, Features, Moments, SequentialLearner, learn_table, normal_statistics
+from mercer.estimators.mapped_rows import MappedRows, has_no_weight
 from mercer.estimators.online_state import FIRST, FirstRows, State
 from mercer.estimators.shell import Mergeable, all_or_nothing, check_same_outputs, make_executor
 from mercer.kernels import Kernel
@@ -35,7 +35,7 @@ def _learned(path: str, doc: str) -> Any:
 
 
 @parameters
-class OnlineMachine(Mergeable):
+class OnlineMachine(MappedRows, Mergeable):
     """Parameters and fitted state."""
 
     kernel: Any = field(default="gaussian", kw_only=False)
@@ -71,7 +71,6 @@ class OnlineMachine(Mergeable):
     _by_class: ClassVar[bool] = False  # whether early rows are left out of the calibration class by class
 
     _state: State = field(init=False)
-    _features: Sometimes[tuple[Any, ...]] = field(init=False)
 
     kernel_ = _learned("kernel", "The kernel with its parameters as numbers.")
     basis_ = _learned("points", "The dictionary, shape (m, d).")
@@ -106,7 +105,7 @@ class OnlineMachine(Mergeable):
 
     def _add_rows(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Self:
         """Learn more rows, in their order; a batch without weight is checked, and left out."""
-        if not (hasattr(self, "_state") and _has_no_weight(sample_weight, y)):
+        if not (hasattr(self, "_state") and has_no_weight(sample_weight, y)):
             return super()._add_rows(X, y, sample_weight, classes)
         self._validate_params()
         with all_or_nothing(self):
@@ -220,17 +219,7 @@ class OnlineMachine(Mergeable):
         """Start over with the features of a mapping; a median length scale is decided by the first rows."""
         self._validate_params()
         make_executor(self)  # which refuses n_jobs=0
-        if not x:
-            raise ValueError("x must have at least one feature.")
-        try:  # an order that does not depend on the mapping's: their own, if they have one
-            self._features = tuple(sorted(x))
-        except TypeError:
-            self._features = tuple(sorted(x, key=str))
-        self.n_features_in_ = n_features = len(self._features)
-        if all(
-            isinstance(name, str) for name in self._features
-        ):  # scikit-learn compares them with those of data frames
-            self.feature_names_in_ = np.array(self._features, dtype=object)
+        n_features = self._name_features(x)
         rules, nothing = self._rules()._replace(hidden=hidden), np.zeros((1, n_features))
         kernel = resolve_kernel(self.kernel, ArrayTable(ArrayRows(nothing, checked=True)), None)
         self._state = State(self._new_learner(kernel, rules, n_features, n_outputs))
@@ -252,13 +241,6 @@ class OnlineMachine(Mergeable):
         """The model's values at one row, without the machinery that many rows need."""
         mean = self._state.mean
         return np.asarray(mean.intercept + mean.kernel(row, mean.points)[0] @ mean.coefficients)
-
-    def _one(self, x: Mapping[Any, Any]) -> FloatArray:
-        """A row from a mapping of features: those of the first row, 0 where one is missing; others are ignored."""
-        names = self._features if hasattr(self, "_features") else getattr(self, "feature_names_in_", None)
-        if names is None:
-            raise ValueError("the model was fitted to arrays, which have no feature names.")
-        return np.array([[_number(x.get(name, 0.0), name) for name in names]])
 
     def _refit(self, table: ArrayTable) -> None:
         """Solve for the coefficients exactly, by one pass over rows, on the dictionary found."""
@@ -357,18 +339,3 @@ class OnlineMachine(Mergeable):
         """The model as it is now."""
         check_is_fitted(self)
         return self._state.expansion
-
-
-def _has_no_weight(sample_weight: Any, y: Any) -> bool:
-    """Whether there is a weight for each target, and all are zero: scikit-learn's own check refuses them."""
-    if sample_weight is None:
-        return False
-    weights = np.asarray(sample_weight)
-    return weights.shape == np.shape(y)[:1] and weights.dtype.kind in "biuf" and not np.any(weights)
-
-
-def _number(value: Any, name: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise ValueError(f"feature {name!r} is {value!r}, which is not a number.") from None

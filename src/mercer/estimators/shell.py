@@ -168,7 +168,7 @@ class Shell(KernelParameter, ABC):
             return
         share = calibration.relative_error()
         if share > _WORSE:
-            chosen = getattr(self, "noise", None) in ("auto", "loo")
+            chosen = getattr(self, "noise", "auto") in ("auto", "loo")
             first = "S" if chosen else "Let noise='auto' or noise='loo' choose the noise, s"
             warn(
                 f"rows that are left out are predicted with {np.sqrt(share):.3g} times the error of the mean of the "
