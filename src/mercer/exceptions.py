@@ -29,6 +29,10 @@ class GeneralisationWarning(UserWarning):
     """A model predicts rows that it has not seen worse than the mean of the targets does."""
 
 
+class OutlierWarning(UserWarning):
+    """Targets lie so far from all others that they would decide the fit alone."""
+
+
 class NegativeVarianceWarning(UserWarning):
     """An approximation gives a negative predictive variance, for which there is no standard deviation."""
 

@@ -8,19 +8,20 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mercer._stored import stored
+from mercer._stored import Sometimes, stored
 from mercer._stored.checks import need
-from mercer._typing import FloatArray, RandomState
+from mercer._typing import FloatArray, IntArray, RandomState
 from mercer._validation import Integral, Interval, Real, check_is_fitted, check_random_state, parameters
-from mercer.engine import ArrayTable, Rows
+from mercer.engine import ArrayTable, Executor, Rows
 from mercer.estimators.classification import CLASS_WEIGHT, KernelClassifier
 from mercer.estimators.exact import ExactClassifier, ExactRegressor
 from mercer.estimators.nystrom import NystromClassifier, NystromRegressor
 from mercer.estimators.regression import KernelRegressor
 from mercer.estimators.shell import Shell, make_executor
-from mercer.exceptions import warn
+from mercer.exceptions import OutlierWarning, warn
 from mercer.methods.budget import Budget
 from mercer.methods.columns import Columns, ColumnsOf
+from mercer.methods.outlying import describe_outlying, outlying_targets
 from mercer.methods.search import Candidate, judge_on_basis, n_candidates, search_kernel
 from mercer.model import Calibration, KernelExpansion
 from mercer.model.calibration import sample_rows
@@ -63,11 +64,15 @@ class AutoMachine(Shell):
 
     def _fit(self, table: ArrayTable) -> None:
         began, rng, executor = time.monotonic(), check_random_state(self.random_state), make_executor(self)
+        used = np.arange(table.n_rows) if table.weights is None else np.flatnonzero(table.weights > 0)
         limit, table = float(self.time_limit), _relative(table)
         sample = sample_rows(np.arange(table.n_rows), _SAMPLE)
         rows = table.rows.take(sample)
         _warn_of_copies(rows, table.subset(sample).labels)
         self._columns = Columns.of(rows, ranks=table.n_features <= _MOST_RANKED)
+        everything = replace(table, rows=ColumnsOf(table.rows, self._columns))
+        aside = self._set_aside(everything, used, executor)
+        table = _relative(table.subset(np.setdiff1d(np.arange(len(used)), aside, assume_unique=True)))
         shown = replace(table, rows=ColumnsOf(table.rows, self._columns))
         budget = Budget.on_this_machine(limit, getattr(executor, "n_jobs", 1))
         options: dict[str, Any] = {"budget": budget, "rng": rng, "executor": executor, "say": self._say}
@@ -79,6 +84,7 @@ class AutoMachine(Shell):
         best = candidates[0]
         model, reason = self._model(best, table.n_rows, budget, rng)
         self.model_ = model.fit(shown.rows, self._given(table), table.weights)
+        self._count(everything.subset(aside), table.n_rows)
         self.choice_ = {
             "method": type(model).__name__,
             "reason": reason,
@@ -95,6 +101,13 @@ class AutoMachine(Shell):
                 f"time_limit={limit:g} s was enough for {finished} of {planned} kernels: the best so far is used.",
                 UserWarning,
             )
+
+    def _set_aside(self, table: ArrayTable, used: IntArray, executor: Executor) -> IntArray:
+        """Which rows, of these numbers, the model is fitted without: of labels none."""
+        return np.empty(0, dtype=np.intp)
+
+    def _count(self, aside: ArrayTable, n_fitted: int) -> None:
+        """Note how the model does on rows that it was fitted without."""
 
     @abstractmethod
     def _given(self, table: ArrayTable) -> Any:
@@ -178,6 +191,9 @@ class AutoRegressor(KernelRegressor, AutoMachine):
         far its likelihood was off.
     loo_error_ : float or array (p,)
         Root mean squared leave-one-out residual.
+    outlying_ : array of int
+        Numbers of the rows that the model was fitted without, since their targets are so far from all others that they
+        would decide the fit alone. Usually there are none.
 
     See Also
     --------
@@ -187,6 +203,11 @@ class AutoRegressor(KernelRegressor, AutoMachine):
     -----
     Only ratios of weights matter, and rows of weight zero are left out. Intervals are for observations that occur as
     often as weights say.
+
+    Least squares follow a target that is a thousand times as large as all others, at the expense of these. Such rows,
+    at most 5 % and only if their features do not explain them, are left out of the fit with an ``OutlierWarning``;
+    intervals count them, while ``scale_``, ``calibration_`` and ``loo_error_`` are of the others. The threshold depends
+    on the tails of the targets: 10 to 10 000 times the deviation from the median that 5 % of them exceed.
 
     Examples
     --------
@@ -200,6 +221,8 @@ class AutoRegressor(KernelRegressor, AutoMachine):
     """
 
     model_: ExactRegressor | NystromRegressor = field(init=False)
+    outlying_: Sometimes[IntArray] = field(init=False)
+    _missed: Sometimes[Calibration | None] = field(init=False)  # outlying rows, as the model predicts them
 
     _exact = ExactRegressor
     _on_basis = NystromRegressor
@@ -208,9 +231,33 @@ class AutoRegressor(KernelRegressor, AutoMachine):
         """Refuse a model of other columns or outputs."""
         super().check_stored()
         need(self.model_._flat == self._flat, "a model has other outputs than its estimator.")
+        missed = vars(self).get("_missed")
+        need(missed is None or missed.targets.shape[1] == self._n_outputs, "outlying rows have other outputs.")
 
     def _given(self, table: ArrayTable) -> Any:
         return table.targets[:, 0] if self._flat else table.targets
+
+    def _set_aside(self, table: ArrayTable, used: IntArray, executor: Executor) -> IntArray:
+        aside = outlying_targets(table, executor)
+        self.outlying_ = used[aside]
+        if len(aside):
+            warn(describe_outlying(table.targets, aside, used), OutlierWarning)
+        return aside
+
+    def _count(self, aside: ArrayTable, n_fitted: int) -> None:
+        calibration, self._missed = self.model_._calibration(), None
+        if aside.n_rows == 0 or calibration is None or len(calibration.residuals) == 0:
+            return
+        variances = self.model_._standard_deviations(aside.rows) ** 2 + self.model_._observation_noise()
+        weights = np.ones(aside.n_rows) if aside.weights is None else aside.weights
+        # The others may be a sample.
+        weights = weights * (len(calibration.residuals) / n_fitted)
+        residuals = aside.targets - self.model_._evaluate_rows(aside.rows)
+        self._missed = Calibration(aside.targets, residuals, variances, weights, calibration.ordinary)
+
+    def _covering(self) -> Calibration:
+        found, missed = super()._covering(), getattr(self, "_missed", None)
+        return found if missed is None else Calibration.joined([found, missed])
 
     def _scales(self) -> FloatArray:
         """Those of the model, calibrated: the mean squared standardised residual is 1."""

@@ -134,7 +134,7 @@ class KernelRegressor(MeanRegressor):
         outputs, rows = self.outputs_, read_rows(self, X, reset=False)
         if not (isinstance(coverage, Real) and 0 < coverage < 1):
             raise ValueError(f"coverage must be a number between 0 and 1, got {coverage!r}.")
-        calibration, scales = self._need_calibration("predict_interval"), self._scales()
+        calibration, scales = self._covering(), self._scales()
         width, conformal = calibration.quantile(scales, float(coverage))
         if not conformal:
             warn(
@@ -234,6 +234,10 @@ class KernelRegressor(MeanRegressor):
                 "with a noise above zero, by this version of mercer."
             )
         return calibration
+
+    def _covering(self) -> Calibration:
+        """The residuals that intervals must cover."""
+        return self._need_calibration("predict_interval")
 
     def _standard_deviations(self, rows: Rows) -> FloatArray:
         """Of the function, (n,), in units of σ."""
