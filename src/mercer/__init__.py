@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from mercer.estimators.exact import ExactClassifier, ExactRegressor
     from mercer.estimators.learn_metric import learn_metric
     from mercer.estimators.nystrom import NystromClassifier, NystromRegressor
+    from mercer.estimators.nystrom_features import NystromFeatures
+    from mercer.estimators.nystrom_pca import NystromPCA
     from mercer.estimators.online_classifier import OnlineClassifier
     from mercer.estimators.online_regressor import OnlineRegressor
     from mercer.estimators.pseudo_input_regressor import PseudoInputRegressor
@@ -38,6 +40,8 @@ _HOMES = {
     "ExactRegressor": "mercer.estimators.exact",
     "KernelExpansion": "mercer.model",
     "NystromClassifier": "mercer.estimators.nystrom",
+    "NystromFeatures": "mercer.estimators.nystrom_features",
+    "NystromPCA": "mercer.estimators.nystrom_pca",
     "NystromRegressor": "mercer.estimators.nystrom",
     "OnlineClassifier": "mercer.estimators.online_classifier",
     "OnlineRegressor": "mercer.estimators.online_regressor",
@@ -64,6 +68,8 @@ __all__ = [
     "ExactRegressor",
     "KernelExpansion",
     "NystromClassifier",
+    "NystromFeatures",
+    "NystromPCA",
     "NystromRegressor",
     "OnlineClassifier",
     "OnlineRegressor",
