@@ -13,6 +13,7 @@ import sklearn
 from benchmarks import (
     approximations,
     compact,
+    components,
     compression,
     exact,
     export,
@@ -31,6 +32,7 @@ TITLES: dict[str, Callable[[int], str]] = {
     "The full kernel matrix": exact.report,
     "The approximations": approximations.report,
     "Choosing the basis": strategies.report,
+    "Kernel principal components": components.report,
     "Pseudo-inputs": pseudo_inputs.report,
     "Rows one after the other": sequential.report,
     "Kernels of compact support": compact.report,

@@ -40,8 +40,8 @@ class NystromPCA(KernelTransformer, SummedOnBasis):
     kernel : str, kernel or callable, default="gaussian"
         As in ``NystromRegressor``. ``White`` in it is left out.
     n_components : int or None, default=None
-        How many components; None for all whose variance is above rounding. If the rows vary in fewer directions, there
-        are fewer, ``components_note_`` says so, and a warning.
+        How many components; None for all whose variance is above rounding. If the rows vary in fewer directions than
+        are asked for, there are fewer components, and a warning.
     n_basis : int, default=500
         m; if there are fewer rows, all are taken.
     basis : str, strategy or array (m, d), default="uniform"
@@ -66,7 +66,7 @@ class NystromPCA(KernelTransformer, SummedOnBasis):
     n_components_ : int
         Components in use.
     components_note_ : str
-        Why there are fewer than were asked for; empty if there are not.
+        Why there are fewer than were asked for, or that rows do not differ; else empty.
     explained_variance_ : array (n_components_,)
         Variance of each component over the rows seen (weighted; divided by Σω, not by one less).
     explained_variance_ratio_ : array (n_components_,)
@@ -185,8 +185,10 @@ class NystromPCA(KernelTransformer, SummedOnBasis):
         check_is_fitted(self)
         is_new = "components" not in vars(self._summary)
         components = self._summary.components
-        if is_new and components.note:
-            warn(components.note, UserWarning)
+        wanted, found = self._summary.settings.n_components, len(components.variances)
+        if is_new and components.note and wanted is not None:
+            plural = "component is" if found == 1 else "components are"
+            warn(f"n_components={wanted}, but {found} {plural} used: {components.note}", UserWarning)
         return components
 
     @property

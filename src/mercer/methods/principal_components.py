@@ -66,7 +66,7 @@ class PrincipalComponents:
     total: float  # variance in all directions
     vectors: FloatArray  # U, (m, r)
     mean: FloatArray  # v̄, (m,)
-    note: str  # why there are fewer than were asked for
+    note: str  # why there are no more
 
     def check_stored(self) -> None:
         """Refuse parts of different sizes."""
@@ -137,13 +137,10 @@ def _least_variance(frame: Frame, statistics: NormalStatistics) -> float:
 
 def _note(number: int, wanted: int | None, n_basis: int) -> str:
     if number == 0:
-        return "rows do not differ: the one component is zero."
+        return "the rows do not differ: the only component is zero."
     if wanted is None or number == wanted:
         return ""
-    return (
-        f"n_components={wanted}, but the rows vary in no more than {number} directions on {n_basis} basis points: "
-        f"{number} components are used."
-    )
+    return f"the rows vary in no more than {number} directions above rounding, on {n_basis} basis points."
 
 
 def _signs(at_basis: FloatArray) -> FloatArray:
