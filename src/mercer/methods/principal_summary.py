@@ -29,6 +29,10 @@ class PrincipalSettings:
     whiten: bool
     inverse: Inverse | None
 
+    def check_stored(self) -> None:
+        """Refuse a number of components that is none."""
+        need(self.n_components is None or self.n_components >= 1, "there are fewer components than one.")
+
 
 @stored(also=("components",))
 @dataclass(frozen=True)
@@ -43,6 +47,7 @@ class PrincipalSummary:
     def check_stored(self) -> None:
         """Refuse sums and components of another basis, and rows of another width."""
         self.frame.check_sums(self.statistics, np.zeros(1))
+        need(self.statistics.total_weight > 0, "sums are of no rows.")
         found: PrincipalComponents | None = vars(self).get("components")
         if found is not None:
             self.frame.check_expansion(found.expansion, len(found.variances))
