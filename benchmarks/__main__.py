@@ -13,6 +13,7 @@ import sklearn
 from benchmarks import (
     approximations,
     compact,
+    components,
     compression,
     exact,
     export,
@@ -34,6 +35,7 @@ TITLES: dict[str, Callable[[int], str]] = {
     "The approximations": approximations.report,
     "Support vector machines": support_vectors.report,
     "Choosing the basis": strategies.report,
+    "Kernel principal components": components.report,
     "Pseudo-inputs": pseudo_inputs.report,
     "Rows one after the other": sequential.report,
     "Few rows at a time": online_update.report,

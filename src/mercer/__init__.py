@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from mercer.estimators.norma_novelty_detector import NormaNoveltyDetector
     from mercer.estimators.norma_regressor import NormaRegressor
     from mercer.estimators.nystrom import NystromClassifier, NystromRegressor
+    from mercer.estimators.nystrom_features import NystromFeatures
+    from mercer.estimators.nystrom_pca import NystromPCA
     from mercer.estimators.nystrom_svm import NystromSVC, NystromSVR
     from mercer.estimators.online_classifier import OnlineClassifier
     from mercer.estimators.online_regressor import OnlineRegressor
@@ -45,6 +47,8 @@ _HOMES = {
     "NormaNoveltyDetector": "mercer.estimators.norma_novelty_detector",
     "NormaRegressor": "mercer.estimators.norma_regressor",
     "NystromClassifier": "mercer.estimators.nystrom",
+    "NystromFeatures": "mercer.estimators.nystrom_features",
+    "NystromPCA": "mercer.estimators.nystrom_pca",
     "NystromRegressor": "mercer.estimators.nystrom",
     "NystromSVC": "mercer.estimators.nystrom_svm",
     "NystromSVR": "mercer.estimators.nystrom_svm",
@@ -76,6 +80,8 @@ __all__ = [
     "NormaNoveltyDetector",
     "NormaRegressor",
     "NystromClassifier",
+    "NystromFeatures",
+    "NystromPCA",
     "NystromRegressor",
     "NystromSVC",
     "NystromSVR",

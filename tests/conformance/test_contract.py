@@ -71,6 +71,9 @@ CONFIGURATIONS = [
     {"max_basis": 10, "intercept": True},
     {"max_basis": 50, "second_pass": True},
     {"max_basis": 50, "forgetting": 0.99},
+    {"n_components": 2, "whiten": True},
+    {"n_components": 2, "basis": DistinctRows(), "inverse": None},
+    {"root": "cholesky"},
     *COMMITTEES,  # with all rows as basis blocks do not matter, not even to weights; with some of them they do
     *({"basis": DistinctRows(share=0.3)} | options for options in COMMITTEES),
 ]

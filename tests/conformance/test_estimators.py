@@ -19,11 +19,11 @@ from tests.walks import (
     COMPACT,
     ESTIMATORS,
     SUPERVISED,
+    WEIGHTED,
     answers,
     each_estimator,
     each_online,
     each_supervised,
-    each_weighted,
     output,
     over,
     strengths,
@@ -204,7 +204,7 @@ def routing():
         yield
 
 
-@each_weighted
+@over("estimator", [cls for cls in WEIGHTED if cls in SUPERVISED])
 @pytest.mark.usefixtures("routing")
 def test_sample_weight_is_routed_through_search_and_pipeline(estimator, rows):
     y = targets_for(estimator, rows)
@@ -219,7 +219,7 @@ def test_sample_weight_is_routed_through_search_and_pipeline(estimator, rows):
     np.testing.assert_allclose(output(search.best_estimator_, rows), output(expected, scaled), rtol=1e-10, atol=1e-12)
 
 
-@each_weighted
+@over("estimator", [cls for cls in WEIGHTED if cls in SUPERVISED])
 @pytest.mark.usefixtures("routing")
 def test_sample_weight_without_a_request_is_refused(estimator, rows):
     with pytest.raises(sklearn.exceptions.UnsetMetadataPassedError, match="sample_weight"):

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from scipy import sparse
-from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -18,14 +17,15 @@ from threadpoolctl import threadpool_limits
 from mercer import NystromRegressor, load, save
 from mercer._stored import stored
 from mercer._stored.checks import check_estimator
-from mercer._validation import check_is_fitted, parameters
+from mercer._validation import parameters
 from mercer.basis import KMeans
 from mercer.engine import ArrayTable, Sequence, Threads, as_rows, using
-from mercer.estimators.shell import BASIS_CONSTRAINTS, OnBasis, all_or_nothing, make_executor, read_rows
+from mercer.estimators.shell import BASIS_CONSTRAINTS, OnBasis, all_or_nothing, read_rows
+from mercer.estimators.transformation import KernelTransformer
 from mercer.exceptions import ArchiveError
 from mercer.kernels import Gaussian, Matern
 from mercer.methods.frame import Frame
-from mercer.model import Components, KernelExpansion, Outputs, read_outputs
+from mercer.model import Components, KernelExpansion, read_outputs
 from tests.archives import assert_alike, loaded, saved, taken_apart, with_array
 from tests.doubles import GuardedRows
 from tests.processes import Processes
@@ -42,7 +42,7 @@ def whitened_features(frame: Frame) -> KernelExpansion:
 
 @stored(name="toy features")  # CONTRIBUTING's own, in the same process, has the other name
 @parameters
-class WhitenedFeatures(TransformerMixin, OnBasis, BaseEstimator):
+class WhitenedFeatures(KernelTransformer, OnBasis):
     """Features v(x) on a basis of m points, whose inner products approximate the kernel."""
 
     n_basis: int = 100  # the other parameters are those of OnBasis, with its defaults
@@ -61,25 +61,9 @@ class WhitenedFeatures(TransformerMixin, OnBasis, BaseEstimator):
             self.expansion_ = whitened_features(self._fitted_frame)
         return self
 
-    def transform(self, X):
-        """Features (n, m) of the rows of X."""
-        outputs, rows = self.outputs_, read_rows(self, X, reset=False)
-        return outputs.predict(self.expansion_.evaluate(rows, executor=make_executor(self)))
-
-    @property
-    def outputs_(self) -> Outputs:
-        """What the columns of the expansion mean."""
-        check_is_fitted(self)
-        return Components()
-
     @property
     def _frame(self) -> Frame:
         return self._fitted_frame
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
 
     def check_stored(self) -> None:
         """Refuse an archive whose parts do not fit together."""

@@ -21,6 +21,8 @@ from mercer import (
     ExactClassifier,
     ExactRegressor,
     NystromClassifier,
+    NystromFeatures,
+    NystromPCA,
     NystromRegressor,
     NystromSVC,
     NystromSVR,
@@ -60,6 +62,10 @@ def models():
     yield "nystrom_classifier", NystromClassifier(n_basis=6, basis=KMeans(), random_state=0).fit(X, names)
     yield "nystrom_svc", NystromSVC(n_basis=6, C=10.0, loss="hinge", random_state=0).fit(X, labels)
     yield "nystrom_svr", NystromSVR(n_basis=6, C=10.0, random_state=0).fit(X, y)
+    yield "nystrom_features", NystromFeatures(n_basis=6, root="cholesky", random_state=0).fit(X)
+    yield "nystrom_pca", NystromPCA(n_components=3, n_basis=6, random_state=0).fit(X)
+    whitened = NystromPCA(Gaussian(1.0), n_components=2, n_basis=6, whiten=True, inverse="fixed_point", random_state=0)
+    yield "nystrom_pca_whitened", whitened.partial_fit(X)
     yield "reduced_rank_regressor", ReducedRankRegressor(n_basis=6, random_state=0).fit(X, y)
     yield "committee_regressor", CommitteeRegressor(n_basis=6, block_size=5, random_state=0).fit(X, y)
     pseudo = PseudoInputRegressor(Gaussian(1.0), n_basis=4, max_iter=100, random_state=0)
@@ -73,6 +79,8 @@ def models():
     for name, model in [("svr", SVR()), ("svc", SVC()), ("one_class", OneClassSVM(nu=0.3))]:
         small = compress(model.fit(X, y if name == "svr" else labels), n_vectors=5, random_state=0)
         yield f"compressed_{name}", small.set_params(estimator=None)
+    components = NystromPCA(n_components=2, n_basis=12, random_state=0).fit(X)
+    yield "compressed_nystrom_pca", compress(components, n_vectors=5, random_state=0)
     yield "expansion", two.expansion_
     yield "gaussian", Gaussian(np.array([0.5, 2.0]), amplitude=3.0)
     yield "sum_of_products", Matern(2.0, nu=2.5) * Linear(0.5) + 2.0 * Polynomial(degree=2)
@@ -86,6 +94,8 @@ def answers(model):
         return {"values": model.evaluate(QUERIES), "variances": model.variances(QUERIES)}
     if hasattr(model, "taken"):
         return {"points": model.points}
+    if hasattr(model, "transform"):
+        return {"transform": model.transform(QUERIES)}
     if not hasattr(model, "predict"):
         return {"kernel": model(QUERIES)}
     found = {"predict": model.predict(QUERIES)}

@@ -15,6 +15,8 @@ from mercer import (
     CompactRegressor,
     ExactRegressor,
     NystromClassifier,
+    NystromFeatures,
+    NystromPCA,
     NystromRegressor,
     OnlineRegressor,
     ReducedRankRegressor,
@@ -44,6 +46,8 @@ def small_models():
     labels = np.where(y > 0, "yes", "no")
     yield NystromRegressor(n_basis=4, intercept=True, random_state=np.random.RandomState(0), noise=0.1).fit(X, y)
     yield NystromClassifier(n_basis=4, noise=0.1, intercept=False).fit(pd.DataFrame(X, columns=["a", "b", "c"]), labels)
+    yield NystromFeatures(n_basis=4).fit(X)
+    yield NystromPCA(n_components=2, n_basis=4).fit(X)
     yield OnlineRegressor(max_basis=5, record=True, intercept=True).partial_fit(X, y).partial_fit(X, -y)
     yield CompactRegressor(kernel=Wendland(4.0)).fit(X, y)
     yield CompactRegressor(kernel=Wendland(4.0), solver="cg", preconditioner="incomplete").fit(X, y)

@@ -91,6 +91,11 @@ class BasisStrategy(BaseEstimator, ABC):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {}
 
+    @property
+    def needs_targets(self) -> bool:
+        """Whether there is no choice without targets."""
+        return False
+
     def select(
         self,
         rows: Any,
@@ -108,7 +113,7 @@ class BasisStrategy(BaseEstimator, ABC):
         ----------
         rows : array (n, d) or Rows
         targets : array (n,) or (n, p)
-            Ignored by most strategies.
+            Ignored by most strategies, which take (n, 0), too.
         kernel : Kernel
             With numbers for parameters.
         n_basis : int
@@ -119,7 +124,13 @@ class BasisStrategy(BaseEstimator, ABC):
         """
         self._validate_params()
         rows = as_rows(rows)
-        table = np.asarray(targets, dtype=np.float64).reshape(rows.n_rows, -1)
+        table = np.asarray(targets, dtype=np.float64)
+        table = table if table.ndim == 2 else table.reshape(rows.n_rows, -1)
+        if self.needs_targets and not table.shape[1]:
+            raise ValueError(
+                f"basis={self} chooses points by targets, of which there are none here: take a strategy without, such "
+                "as 'uniform', 'kmeans' or 'pivoted_cholesky'."
+            )
         random = check_random_state(random_state)
         task = Task(rows, table, kernel, n_basis, weights, random, executor or Threads())
         basis = self.choose(task)

@@ -86,6 +86,11 @@ class ForwardSelection(BasisStrategy):
         "stop": [StrOptions({"budget", "gcv"})],
     }
 
+    @property
+    def needs_targets(self) -> bool:
+        """Whether there is no choice without targets."""
+        return True
+
     def choose(self, task: Task) -> Basis:
         """Choose at most ``n_basis`` rows."""
         return grow(task, 0.0, self.candidates, self.tol, gcv=self.stop == "gcv")

@@ -58,6 +58,11 @@ class Sequential(BasisStrategy):
         self.gain_tol = gain_tol
         self.selection = selection
 
+    @property
+    def needs_targets(self) -> bool:
+        """Whether there is no choice without targets."""
+        return self.selection != "novelty"
+
     def choose(self, task: Task) -> Basis:
         """Keep at most ``n_basis`` rows."""
         if not self.noise > 0:

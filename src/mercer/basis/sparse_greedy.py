@@ -50,6 +50,11 @@ class SparseGreedy(BasisStrategy):
         "noise": [Interval(Real, 0, None, closed="left")],
     }
 
+    @property
+    def needs_targets(self) -> bool:
+        """Whether there is no choice without targets."""
+        return True
+
     def choose(self, task: Task) -> Basis:
         """Choose at most ``n_basis`` rows."""
         return grow(task, float(self.noise), self.candidates, self.tol)

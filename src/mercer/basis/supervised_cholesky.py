@@ -72,6 +72,11 @@ class SupervisedCholesky(BasisStrategy):
         "look_ahead": [Interval(Integral, 1, None, closed="left")],
     }
 
+    @property
+    def needs_targets(self) -> bool:
+        """Whether there is no choice without targets."""
+        return True
+
     def choose(self, task: Task) -> Basis:
         """Choose at most ``n_basis`` rows."""
         state = _Decomposition(task)

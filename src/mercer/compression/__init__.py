@@ -2,13 +2,19 @@
 
 from mercer.compression.foreign import as_expansion
 from mercer.compression.model_compression import CompressedPipeline, compress
-from mercer.compression.models import CompressedClassifier, CompressedOutlierDetector, CompressedRegressor
+from mercer.compression.models import (
+    CompressedClassifier,
+    CompressedOutlierDetector,
+    CompressedRegressor,
+    CompressedTransformer,
+)
 
 __all__ = [
     "CompressedClassifier",
     "CompressedOutlierDetector",
     "CompressedPipeline",
     "CompressedRegressor",
+    "CompressedTransformer",
     "as_expansion",
     "compress",
 ]

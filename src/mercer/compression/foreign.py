@@ -10,6 +10,7 @@ KernelRidge                            ``dual_coef_``                           
 GaussianProcessRegressor               ``alpha_``, times the scale of y if normalised   one or several
 GaussianProcessClassifier, 2 classes   t - π, of the Laplace approximation              one, the latent mean
 a linear model on ``Nystroem``         ``normalization_.T @ coef_.T``                   as the model's
+a linear model on features of ours     those of the features, ``@ coef_.T``             as the model's
 =====================================  ===============================================  ===========================
 """
 
@@ -31,7 +32,7 @@ from mercer.compression.foreign_models import READERS, Reading, dense, make_expa
 from mercer.kernels import Kernel, Linear, Polynomial, Product, Sum
 from mercer.kernels.scikit_learn import pairwise_kernel
 from mercer.kernels.stationary import Stationary
-from mercer.model import KernelExpansion, Novelty, OneVsRest, Regression, read_outputs
+from mercer.model import Components, KernelExpansion, Novelty, OneVsRest, Regression, read_outputs
 
 # Models that predict, or decide by, coef_·φ + intercept_. Those with a link function (PoissonRegressor) do not.
 _REGRESSORS = lm.LinearRegression, lm.Ridge, lm.RidgeCV, lm.BayesianRidge, lm.HuberRegressor, lm.SGDRegressor, LinearSVR
@@ -60,9 +61,9 @@ def as_expansion(model: Any) -> KernelExpansion:
     model : estimator, Pipeline or KernelExpansion
         Fitted. One of mercer's estimators; scikit-learn's ``SVC``, ``NuSVC``, ``SVR``, ``NuSVR``, ``OneClassSVM``,
         ``KernelRidge``, ``GaussianProcessRegressor``, ``GaussianProcessClassifier`` (two classes; with more, each class
-        has a kernel of its own); a pipeline that ends in one of these, or in ``Nystroem`` and a linear model. Scalers
-        before them are folded into the kernel and the points. A search (``GridSearchCV``) stands for its best
-        estimator. Rows that were sparse become dense.
+        has a kernel of its own); a pipeline that ends in one of these, or in kernel features (``Nystroem``,
+        ``NystromFeatures``, ``NystromPCA``) and a linear model. Scalers before them are folded into the kernel and the
+        points. A search (``GridSearchCV``) stands for its best estimator. Rows that were sparse become dense.
 
     Returns
     -------
@@ -116,7 +117,7 @@ def read_model(model: Any) -> Reading:
     names = ", ".join(kind.__name__ for kind in READERS)
     raise TypeError(
         f"a {type(model).__name__} is not a kernel expansion that is known here: {names}, mercer's estimators, and "
-        "pipelines that end in one of these or in Nystroem and a linear model are."
+        "pipelines that end in one of these or in kernel features (Nystroem, or mercer's) and a linear model are."
     )
 
 
@@ -147,35 +148,35 @@ def _read_pipeline(pipeline: Pipeline) -> Reading:
 def read_tail(pipeline: Pipeline, start: int) -> Reading:
     """The model at the end of a pipeline, in the space of what the steps before ``start`` make of the rows."""
     tail = pipeline.steps[start:]
-    return read_model(tail[0][1]) if len(tail) == 1 else _read_nystroem([step for _, step in tail])
+    return read_model(tail[0][1]) if len(tail) == 1 else _read_features([step for _, step in tail])
 
 
 def tail_start(pipeline: Pipeline) -> int:
-    """Number of the step at which the model of a pipeline begins: the last, or ``Nystroem`` before a linear model."""
+    """Number of the step at which the model of a pipeline begins: the last, or features before a linear model."""
     steps = [step for _, step in pipeline.steps]
     last = len(steps) - 1
     if not isinstance(steps[last], LINEAR_MODELS):
         return last
     for index in range(last - 1, -1, -1):
-        if isinstance(steps[index], Nystroem):
+        if isinstance(steps[index], Nystroem) or isinstance(getattr(steps[index], "outputs_", None), Components):
             return index
         if not (_is_nothing(steps[index]) or affine_map(steps[index])):
             break
     raise ValueError(
-        f"the pipeline ends in {steps[last]!r} on features that are not those of Nystroem (scaled or not): this is not "
-        "a kernel expansion."
+        f"the pipeline ends in {steps[last]!r} on features that are not those of Nystroem, or of a transformer of "
+        "mercer's (scaled or not): this is not a kernel expansion."
     )
 
 
-def _read_nystroem(steps: list[Any]) -> Reading:
-    """The expansion of ``Nystroem``, scalers of its features, and a linear model.
+def _read_features(steps: list[Any]) -> Reading:
+    """The expansion of kernel features, scalers of them, and a linear model.
 
-    With features φ(x) = S k(x), S the ``normalization_``, the linear model wᵀφ + b has the coefficients Sᵀw.
+    With features φ(x) = Aᵀk(x) + a, the linear model wᵀφ + b has the coefficients Aw and the intercept b + aᵀw.
     """
     features, *scalers, linear = steps
     check_is_fitted(features)
     check_is_fitted(linear)
-    is_detector, owner = isinstance(linear, lm.SGDOneClassSVM), type(features).__name__
+    is_detector = isinstance(linear, lm.SGDOneClassSVM)
     weights = np.atleast_2d(dense(linear.coef_)).T  # (features, p)
     constant = -linear.offset_ if is_detector else linear.intercept_
     intercept = np.broadcast_to(np.ravel(np.asarray(constant, dtype=np.float64)), weights.shape[1:])
@@ -184,13 +185,9 @@ def _read_nystroem(steps: list[Any]) -> Reading:
         if affine is not None:  # wᵀ(aφ + c) = (aw)ᵀφ + wᵀc
             factor, shift = affine
             weights, intercept = weights * factor[:, np.newaxis], intercept + shift @ weights
-    coefficients = dense(features.normalization_).T @ weights
-    parameters = dict(features.kernel_params or {})
-    if isinstance(features.kernel, str):
-        given = {name: getattr(features, name) for name in ("gamma", "degree", "coef0")}
-        parameters |= {name: value for name, value in given.items() if value is not None}
-    kernel = pairwise_kernel(features.kernel, parameters, n_features=features.n_features_in_, owner=owner)
-    expansion = make_expansion(kernel, dense(features.components_), coefficients, intercept)
+    given = _features_of(features)
+    intercept = intercept + given.intercept @ weights
+    expansion = replace(given, coefficients=given.coefficients @ weights, intercept=intercept)
     if is_detector:
         return Reading(expansion, Novelty(float(np.ravel(linear.offset_)[0])))
     if not is_classifier(linear):
@@ -200,6 +197,20 @@ def _read_nystroem(steps: list[Any]) -> Reading:
         msg = f"{type(linear).__name__} decides on several labels at once: only one label per row can be taken."
         raise ValueError(msg)
     return Reading(expansion, OneVsRest(linear.classes_))
+
+
+def _features_of(step: Any) -> KernelExpansion:
+    """Kernel features, one per column: of ``Nystroem``, or of a transformer of mercer's."""
+    if not isinstance(step, Nystroem):
+        expansion: KernelExpansion = step.expansion_
+        return expansion
+    parameters = dict(step.kernel_params or {})
+    if isinstance(step.kernel, str):
+        given = {name: getattr(step, name) for name in ("gamma", "degree", "coef0")}
+        parameters |= {name: value for name, value in given.items() if value is not None}
+    kernel = pairwise_kernel(step.kernel, parameters, n_features=step.n_features_in_, owner=type(step).__name__)
+    normalization = dense(step.normalization_)
+    return make_expansion(kernel, dense(step.components_), normalization.T, np.zeros(len(normalization)))
 
 
 # ------------------------------------------------------------------------------------------------------------- scalers

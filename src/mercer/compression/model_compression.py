@@ -18,11 +18,13 @@ from mercer.compression.models import (
     CompressedModel,
     CompressedOutlierDetector,
     CompressedRegressor,
+    CompressedTransformer,
 )
 from mercer.model import KernelExpansion
 
 _MODELS: dict[str, type[CompressedModel]] = {
-    model._kind: model for model in (CompressedRegressor, CompressedClassifier, CompressedOutlierDetector)
+    model._kind: model
+    for model in (CompressedRegressor, CompressedClassifier, CompressedOutlierDetector, CompressedTransformer)
 }
 
 
@@ -75,12 +77,13 @@ def compress(
 
     Returns
     -------
-    CompressedRegressor, CompressedClassifier, CompressedOutlierDetector or CompressedPipeline
+    CompressedRegressor, CompressedClassifier, CompressedOutlierDetector, CompressedTransformer or CompressedPipeline
         Fitted, of the model's kind: same classes, same shape and sign of decisions, same names of features. It has
         ``expansion_``, ``distances_`` (ρ², step by step) and ``relative_distance_``. Its parameter ``estimator`` is a
         copy of the model that is not fitted: fitted to other data, the result trains such a model and compresses it. A
-        pipeline comes back as a pipeline with the model's step (``Nystroem`` and what follows it) replaced, its other
-        steps as they were fitted. A ``KernelExpansion`` becomes a ``CompressedRegressor`` that cannot be fitted again.
+        pipeline comes back as a pipeline with the model's step (kernel features and what follows them) replaced, its
+        other steps as they were fitted. A ``KernelExpansion`` becomes a ``CompressedRegressor`` that cannot be fitted
+        again.
 
     Raises
     ------
@@ -132,9 +135,6 @@ def _compress(model: Any, inputs: Any, options: dict[str, Any]) -> Any:
 
 
 def _compress_reading(model: Any, reading: Reading, inputs: Any, options: dict[str, Any]) -> CompressedModel:
-    if reading.outputs.kind not in _MODELS:
-        msg = f"a {type(model).__name__} is a {reading.outputs.kind}: only {', '.join(_MODELS)} can be compressed."
-        raise TypeError(msg)
     given = options | {"estimator": None if isinstance(model, KernelExpansion) else clone(model)}
     return _MODELS[reading.outputs.kind](**given)._adopt(model, reading, inputs)
 

@@ -10,7 +10,15 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.sparse import issparse
-from sklearn.base import BaseEstimator, ClassifierMixin, OutlierMixin, RegressorMixin, clone
+from sklearn.base import (
+    BaseEstimator,
+    ClassifierMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    OutlierMixin,
+    RegressorMixin,
+    TransformerMixin,
+    clone,
+)
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 
@@ -22,14 +30,19 @@ from mercer.compression.foreign import read_model
 from mercer.compression.foreign_models import Reading
 from mercer.compression.reduced_set import reduce_expansion
 from mercer.engine import Threads
-from mercer.model import KernelExpansion, Novelty, OneVsOne, OneVsRest, Outputs, Probabilities, Regression
+from mercer.model import Components, KernelExpansion, Novelty, OneVsOne, OneVsRest, Outputs, Probabilities, Regression
 
-_WORDS = {"regressor": "regressor", "classifier": "classifier", "outlier_detector": "detector of outliers"}
+_WORDS = {
+    "regressor": "regressor",
+    "classifier": "classifier",
+    "outlier_detector": "detector of outliers",
+    "transformer": "transformer",
+}
 
 
 @parameters
 class CompressedModel(BaseEstimator):
-    """What the three kinds of compressed models share."""
+    """What all kinds of compressed models share."""
 
     estimator: Any = field(kw_only=False)
     n_vectors: int | None = field(default=None, kw_only=False)
@@ -78,13 +91,6 @@ class CompressedModel(BaseEstimator):
             check_table(clone(self), X, reset=True)  # on a copy: a fit that fails leaves no traces
         fitted = clone(self.estimator).fit(X, y, **fit_params)
         return self._adopt(fitted, read_model(fitted), X)
-
-    def predict(self, X: Any) -> AnyArray:
-        """Predict as the estimator does: targets (n,) or (n, p), classes, or 1 and -1 (an outlier).
-
-        Targets are float32 for float32 rows. Sparse rows are made dense, a batch at a time.
-        """
-        return self.outputs_.predict(self._values(X))
 
     @property
     def outputs_(self) -> Outputs:
@@ -139,8 +145,19 @@ class CompressedModel(BaseEstimator):
         return tags
 
 
+class CompressedPredictor(CompressedModel):
+    """What those that predict share."""
+
+    def predict(self, X: Any) -> AnyArray:
+        """Predict as the estimator does: targets (n,) or (n, p), classes, or 1 and -1 (an outlier).
+
+        Targets are float32 for float32 rows. Sparse rows are made dense, a batch at a time.
+        """
+        return self.outputs_.predict(self._values(X))
+
+
 @stored
-class CompressedRegressor(RegressorMixin, CompressedModel):
+class CompressedRegressor(RegressorMixin, CompressedPredictor):
     r"""A kernel regressor, trained and then replaced by an expansion of a few vectors.
 
     The function f that the estimator has learned is replaced by :math:`\sum_{j \le m} \beta_j k(x, z_j) + b`, with
@@ -217,7 +234,7 @@ def has_probabilities(model: Any) -> bool:
 
 
 @stored
-class CompressedClassifier(ClassifierMixin, CompressedModel):
+class CompressedClassifier(ClassifierMixin, CompressedPredictor):
     """A kernel classifier, trained and then replaced by an expansion of a few vectors that all its outputs share.
 
     ``predict_proba`` is there if a classifier of mercer's is compressed: values of the small expansion go through the
@@ -304,7 +321,7 @@ class CompressedClassifier(ClassifierMixin, CompressedModel):
 
 
 @stored
-class CompressedOutlierDetector(OutlierMixin, CompressedModel):
+class CompressedOutlierDetector(OutlierMixin, CompressedPredictor):
     """A one-class machine, trained and then replaced by an expansion of a few vectors.
 
     Parameters
@@ -348,3 +365,49 @@ class CompressedOutlierDetector(OutlierMixin, CompressedModel):
 
     def _adopt_outputs(self, outputs: Novelty) -> None:
         self.offset_ = outputs.offset
+
+
+@stored
+class CompressedTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressedModel):
+    """A transformer, trained and then replaced by an expansion of a few vectors that all its components share.
+
+    Parameters
+    ----------
+    estimator : estimator or None
+        ``NystromPCA``, or a pipeline that ends in it.
+    n_vectors, refine, offset, tol, metric, random_state, n_jobs, verbose
+        As for ``CompressedRegressor``.
+
+    Attributes
+    ----------
+    expansion_, distances_, differences_, relative_distance_, n_features_in_, feature_names_in_
+        As for ``CompressedRegressor``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mercer import NystromPCA
+    >>> from mercer.compression import compress
+    >>> X = np.random.default_rng(0).normal(size=(2000, 2))
+    >>> full = NystromPCA(n_components=3, n_basis=200, random_state=0).fit(X)
+    >>> small = compress(full, n_vectors=20, random_state=0)
+    >>> bool(np.max(np.abs(small.transform(X) - full.transform(X))) < 0.05)
+    True
+    """
+
+    _kind = "transformer"
+    _sklearn_output_config: Sometimes[dict[str, str]]  # of set_output
+
+    def transform(self, X: Any) -> FloatArray:
+        """Components of rows, as the estimator gives them; float32 for float32 rows."""
+        return self.outputs_.decision(self._values(X))
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.expansion_.intercept)
+
+    def _outputs(self) -> Components:
+        return Components()
+
+    def _adopt_outputs(self, outputs: Components) -> None:
+        """There is nothing to adopt."""

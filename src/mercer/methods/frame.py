@@ -113,6 +113,11 @@ def _warn_of_offset(kernel: Kernel, rows: FloatArray) -> None:
 _PIVOT_ROUNDINGS = 8.0
 # Points are dropped at a tolerance this much stricter than the one they are kept at, until what is left passes.
 _STRICTER = 2.0
+# Products k_m(x)k_m(x)ᵀ may be summed as they are, and whitened afterwards, where the pass over the rows is so long (in
+# multiply-adds: a good part of a second) and the rounding that whitening magnifies stays below this share of what the
+# solution resolves: a noise, or the variance of a component.
+_LONG_PASS = 1e10
+PLAIN_ERROR = 1e-5
 # Largest error of |v|², as a share of k(x, x), that rounding of K_mm may cause at any row, by a bound that is high: on
 # bunched points a smaller one costs more of them, and what is dropped is known to the root of its pivot only.
 _STEADY = 1e-2
@@ -168,6 +173,18 @@ class Frame:
     def largest_kernel(self) -> float:
         """The largest k(z, z) of the basis."""
         return float(np.max(np.einsum("ij,ij->i", self.lower, self.lower)))
+
+    def may_sum_plain(self, n_rows: int) -> bool:
+        """Whether whitening after a pass over so many rows saves time, and its rounding has a bound.
+
+        The kernel must be bounded on rows that were not seen yet, as one is whose diagonal is the same everywhere.
+        """
+        return n_rows * len(self.lower) ** 2 >= _LONG_PASS and self.kernel.same_diagonal
+
+    def plain_rounding(self, total_weight: float) -> float:
+        """Rounding of sums of k_m(x)k_m(x)ᵀ over rows of that weight, magnified by whitening."""
+        # Entries of K_mnK_nm are sums of n products k·k, known to eps; whitening divides them by the pivots.
+        return float(np.finfo(np.float64).eps * total_weight * self.largest_kernel**2 / self.smallest_pivot)
 
     def features(self, *, whitened: bool) -> Features:
         """k_m(x), or L⁻¹k_m(x)."""

@@ -39,6 +39,11 @@ def fitted_kernel(
     names = _unknown(function)
     if not names:
         return resolve_kernel(kernel, table, random_state)
+    if not table.n_outputs:
+        raise ValueError(
+            f"kernel={kernel!r}: length_scale='ard' is fitted to targets, of which there are none here: give "
+            "'median', a number, or one number per feature."
+        )
     function.check(table.n_features)
     rng = check_random_state(random_state)
     rows, targets, weights = _deciding(table, rng)

@@ -33,16 +33,12 @@ from mercer.engine import (
 )
 from mercer.exceptions import JitterWarning, warn
 from mercer.methods.forgetting import REFUSED_ERROR, check_digits, is_positive, weight_squares
-from mercer.methods.frame import Frame, target_shift
+from mercer.methods.frame import PLAIN_ERROR, Frame, target_shift
 from mercer.methods.online_update import Changes, centred
 from mercer.model import Calibration, KernelExpansion, Sample, leave_one_out
 from mercer.model.calibration import sample_rows
 from mercer.solvers.ridge import Choice, LeftOut, RidgePath, RidgeProblem, RidgeSolution, profiled_log_likelihood
 
-# Plain sums are taken, and whitened afterwards, where the pass over the rows is long and the rounding that this
-# magnifies stays below this share of the noise: then predictions differ from whitened sums' by a few times this share.
-_PLAIN_ERROR = 1e-5
-_LONG_PASS = 1e10  # multiply-adds: a good part of a second
 # Rows for each basis point by which a noise is guessed, and the factor that the guess may be off.
 _GUESSING, _GUESSED = 4, 10.0
 _WORTH_GUESSING = 4  # times as many rows: the guess costs twice as much for each
@@ -323,7 +319,7 @@ class Summary:
         """The least noise that the rounding of the sums allows."""
         heaviest = max(self.statistics.total_weight, self.heaviest)
         if not self.statistics.is_whitened:
-            return _magnified_rounding(self.frame, heaviest) / REFUSED_ERROR
+            return self.frame.plain_rounding(heaviest) / REFUSED_ERROR
         rounding = float(np.finfo(np.float64).eps) * heaviest * self.frame.largest_kernel
         return max(self.least_noise, rounding / REFUSED_ERROR if self._is_rounded else 0.0)
 
@@ -344,8 +340,7 @@ class Summary:
 
 def _plain_is_safe(frame: Frame, table: ArrayTable, settings: Settings, executor: Executor) -> bool:
     n, m = table.n_rows, len(frame.lower)
-    # The kernel must be bounded on rows that were not seen yet, as one is whose diagonal is the same everywhere.
-    if n * m**2 < _LONG_PASS or not frame.kernel.same_diagonal:
+    if not frame.may_sum_plain(n):
         return False
     noise = settings.noise
     if isinstance(noise, str):  # a few rows tell about how large it will be, if they are few
@@ -354,9 +349,5 @@ def _plain_is_safe(frame: Frame, table: ArrayTable, settings: Settings, executor
         some = table.subset(sample_rows(np.arange(n), _GUESSING * m))
         noise = Summary.start(frame, some, settings).plus(some, executor).solved[1] / _GUESSED
     total = n if table.weights is None else float(np.sum(table.weights))
-    return _magnified_rounding(frame, total) <= _PLAIN_ERROR * float(noise)
-
-
-def _magnified_rounding(frame: Frame, total_weight: float) -> float:
-    # Entries of K_mnK_nm are sums of n products k·k, known to eps; whitening divides them by the pivots.
-    return float(np.finfo(np.float64).eps * total_weight * frame.largest_kernel**2 / frame.smallest_pivot)
+    # Predictions then differ from whitened sums' by a few times this share.
+    return frame.plain_rounding(total) <= PLAIN_ERROR * float(noise)

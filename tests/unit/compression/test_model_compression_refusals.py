@@ -16,6 +16,7 @@ from mercer import (
 )
 from mercer.compression import (
     CompressedOutlierDetector,
+    CompressedTransformer,
     as_expansion,
     compress,
 )
@@ -120,8 +121,16 @@ def test_a_transformer_is_an_expansion_that_is_exported_as_values(rows):
     model = ToyTransformer().fit(rows[:30])
     np.testing.assert_array_equal(as_expansion(model).evaluate(rows), model.transform(rows))
     assert "_predict(const double *x, double *out)" in to_c(model, dtype="double")
-    with pytest.raises(TypeError, match="a ToyTransformer is a transformer: only regressor, classifier, outlier_det"):
-        compress(model, 5)
+
+
+def test_a_transformer_stays_one(rows):
+    model = ToyTransformer().fit(rows[:30])
+    small = compress(model, 30)
+    assert isinstance(small, CompressedTransformer)
+    np.testing.assert_array_equal(small.transform(rows), model.transform(rows))
+    assert list(small.get_feature_names_out()) == ["compressedtransformer0", "compressedtransformer1"]
+    assert small.set_output(transform="pandas").transform(rows).shape == (len(rows), 2)
+    assert not hasattr(small, "predict")
 
 
 def test_a_detector_stays_one(rows):

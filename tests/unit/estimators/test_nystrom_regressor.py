@@ -6,7 +6,7 @@ from sklearn.kernel_ridge import KernelRidge
 
 from mercer import ExactRegressor, NystromRegressor
 from mercer.kernels import Gaussian, Linear, Matern
-from mercer.methods import nystrom
+from mercer.methods import frame
 from tests.oracles import assert_close_to_largest as assert_close
 from tests.oracles import each_intercept, each_weighting, worth
 
@@ -277,7 +277,7 @@ def test_linear_kernel_has_the_rank_of_the_features():
 
 
 def test_plain_sums_are_used_where_noise_drowns_their_rounding_and_agree_with_whitened_ones(data, basis, monkeypatch):
-    monkeypatch.setattr(nystrom, "_LONG_PASS", 0.0)
+    monkeypatch.setattr(frame, "_LONG_PASS", 0.0)
     rows, targets, new, _ = data
     plain = NystromRegressor(Gaussian(0.8), basis=basis, noise=0.1, intercept=False).fit(rows, targets)
     whitened = NystromRegressor(Gaussian(0.8), basis=basis, noise=0.1, intercept=False).partial_fit(rows, targets)
@@ -370,7 +370,7 @@ def test_an_offset_of_the_targets_goes_into_the_intercept(offset, noise):
 
 
 def test_a_noise_too_small_for_plain_sums_is_refused(monkeypatch):
-    monkeypatch.setattr(nystrom, "_LONG_PASS", 0.0)
+    monkeypatch.setattr(frame, "_LONG_PASS", 0.0)
     rng = np.random.default_rng(0)
     rows = rng.uniform(-2, 2, size=(2000, 2))
     targets = np.sin(2 * rows[:, 0])

@@ -8,7 +8,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.svm import SVC
 
 import mercer
-from mercer import ExactRegressor
+from mercer import ExactRegressor, NystromPCA
 from mercer.kernels import CompactGaussian, Function, Gaussian, Linear, Matern, Periodic, Polynomial, Precomputed
 from mercer.model import KernelExpansion
 from mercer.persistence import to_onnx
@@ -43,6 +43,16 @@ def run(graph, rows):
 
 
 # ---------------------------------------------------------------------------------------------------- values
+
+
+@both
+@pytest.mark.parametrize("options", [{}, {"whiten": True}], ids=["plain", "whitened"])
+def test_components_are_values_of_the_graph(options, dtype):
+    rows = np.random.default_rng(0).normal(size=(80, 3)).astype(np.float32)
+    model = NystromPCA(Gaussian(2.0), n_components=3, n_basis=20, random_state=0, **options).fit(rows)
+    found = run(to_onnx(model, dtype=dtype), rows.astype(dtype))["prediction"]
+    expected = model.expansion_.evaluate(rows.astype(np.float64))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4 if dtype == np.float32 else 1e-10)
 
 
 @both
