@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mercer.estimators.compact import CompactClassifier, CompactRegressor
     from mercer.estimators.cross_validate_path import cross_validate_path
     from mercer.estimators.exact import ExactClassifier, ExactRegressor
+    from mercer.estimators.hebbian_pca import HebbianPCA
     from mercer.estimators.learn_metric import learn_metric
     from mercer.estimators.nystrom import NystromClassifier, NystromRegressor
     from mercer.estimators.online_classifier import OnlineClassifier
@@ -36,6 +37,7 @@ _HOMES = {
     "CompactRegressor": "mercer.estimators.compact",
     "ExactClassifier": "mercer.estimators.exact",
     "ExactRegressor": "mercer.estimators.exact",
+    "HebbianPCA": "mercer.estimators.hebbian_pca",
     "KernelExpansion": "mercer.model",
     "NystromClassifier": "mercer.estimators.nystrom",
     "NystromRegressor": "mercer.estimators.nystrom",
@@ -62,6 +64,7 @@ __all__ = [
     "CompactRegressor",
     "ExactClassifier",
     "ExactRegressor",
+    "HebbianPCA",
     "KernelExpansion",
     "NystromClassifier",
     "NystromRegressor",
