@@ -74,8 +74,8 @@ class HebbianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelParame
     learning_rate : float, default=0.1
         η₀.
     decay : float, default=100.0
-        τ, in steps. The larger η₀τ, the faster what is wrong at first is forgotten, and the larger the noise. "annealed"
-        needs a larger one: by the factor σ²/λᵢ for as fast a component.
+        τ, in steps. The larger η₀τ, the faster what is wrong at first is forgotten, and the larger the noise.
+        "annealed" needs a larger one: by the factor σ²/λᵢ for as fast a component.
     n_epochs : int, default=10
         How many times ``fit`` learns each row, in the order given.
     random_state : int, RandomState or None, default=None
@@ -286,7 +286,7 @@ class HebbianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelParame
     @property
     def explained_variance_ratio_(self) -> FloatArray:
         """Variance of each component as a share of that of the rows on the dictionary."""
-        return self.explained_variance_ / self._learner.counts[SPREAD]
+        return np.asarray(self.explained_variance_ / self._learner.counts[SPREAD])
 
     @property
     def n_seen_(self) -> int:

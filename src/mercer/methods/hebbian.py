@@ -138,8 +138,10 @@ class HebbianLearner:
     def n_components(self) -> int:
         """Components that there are: centred rows span the dictionary's span, or one dimension less."""
         r, m = self.directions.shape
+        if m > r:
+            return int(r)
         largest = float(np.max(self.dictionary.kernel.diagonal(self.dictionary.points), initial=0.0))
-        return min(r, m - (self.off_hull <= _ROUNDING * largest)) if m <= r else r
+        return int(min(r, m - (self.off_hull <= _ROUNDING * largest)))
 
     @cached_property
     def expansion(self) -> KernelExpansion:
@@ -285,7 +287,7 @@ class _Stream(Pass[HebbianLearner, HebbianLearner]):
 
     @property
     def width(self) -> int:
-        return min(self.rules.max_basis, 1000) + self.learner.dictionary.points.shape[1]
+        return min(self.rules.max_basis, 1000) + int(self.learner.dictionary.points.shape[1])
 
     def start(self) -> HebbianLearner:
         return self.learner
