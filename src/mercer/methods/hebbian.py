@@ -145,8 +145,8 @@ class HebbianLearner:
 
     @cached_property
     def expansion(self) -> KernelExpansion:
-        """Components as functions: w_iᵀ(v(x) - v̄)."""
-        directions = self.directions[: self.n_components]
+        """Components as functions: w_iᵀ(v(x) - v̄); the first one's start, if there is none yet."""
+        directions = self.directions[: max(1, self.n_components)]
         # A = WL⁻¹
         coefficients = solve_triangular(self.dictionary.lower, directions.T, lower=True, trans="T", check_finite=False)
         return KernelExpansion(
@@ -170,7 +170,7 @@ class HebbianLearner:
             need(np.all(getattr(self, name) >= 0), f"{name} of components are negative.")
         expansion = vars(self).get("expansion")
         if expansion is not None:
-            check_shape(expansion.intercept, (self.n_components,), "the intercept of components")
+            check_shape(expansion.intercept, (max(1, self.n_components),), "the intercept of components")
             same = expansion.kernel.equals(self.dictionary.kernel)
             need(same and np.array_equal(expansion.points, self.dictionary.points), "components are of other rows.")
 

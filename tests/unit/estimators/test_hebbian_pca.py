@@ -27,9 +27,9 @@ GAINS = {
 }
 
 
-def exact(n_components, kernel=KERNEL, rows=X):
-    """Kernel PCA by eigenvalues."""
-    return KernelPCA(n_components, kernel=kernel).fit(rows)
+def exact(n_components):
+    """Kernel PCA by eigenvalues; exp(-r²/2) is their exp(-gamma r²)."""
+    return KernelPCA(n_components, kernel="rbf", gamma=0.5).fit(X)
 
 
 def angles(model, reference, rows):
@@ -142,10 +142,8 @@ def test_the_mean_of_a_stream_is_exact_where_the_dictionary_spans_all_rows():
     model = HebbianPCA(KERNEL, n_components=2, novelty_tol=0.0)
     for start in range(0, len(X), 9):
         model.partial_fit(X[start : start + 9])
-    reference = exact(59)  # whose values at the rows they were fitted to have mean zero
     assert len(model.basis_) > 50
     np.testing.assert_allclose(model.transform(X).mean(axis=0), 0.0, atol=1e-7)
-    np.testing.assert_allclose(reference.transform(X).mean(axis=0), 0.0, atol=1e-7)
 
 
 def test_a_fit_goes_on_as_a_stream():
