@@ -18,6 +18,7 @@ PAPERS = (
     "choosing_landmarks",
     "sequential_lssvm",
     "cost_table",
+    "hebbian_gains",
 )
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mercer.estimators.compact import CompactClassifier, CompactRegressor
     from mercer.estimators.cross_validate_path import cross_validate_path
     from mercer.estimators.exact import ExactClassifier, ExactRegressor
+    from mercer.estimators.hebbian_pca import HebbianPCA
     from mercer.estimators.learn_metric import learn_metric
     from mercer.estimators.norma_classifier import NormaClassifier
     from mercer.estimators.norma_novelty_detector import NormaNoveltyDetector
@@ -42,6 +43,7 @@ _HOMES = {
     "CompactRegressor": "mercer.estimators.compact",
     "ExactClassifier": "mercer.estimators.exact",
     "ExactRegressor": "mercer.estimators.exact",
+    "HebbianPCA": "mercer.estimators.hebbian_pca",
     "KernelExpansion": "mercer.model",
     "NormaClassifier": "mercer.estimators.norma_classifier",
     "NormaNoveltyDetector": "mercer.estimators.norma_novelty_detector",
@@ -75,6 +77,7 @@ __all__ = [
     "CompactRegressor",
     "ExactClassifier",
     "ExactRegressor",
+    "HebbianPCA",
     "KernelExpansion",
     "NormaClassifier",
     "NormaNoveltyDetector",
