@@ -97,7 +97,6 @@ def answers(model):
         return {"values": model.evaluate(QUERIES), "variances": model.variances(QUERIES)}
     if hasattr(model, "taken"):
         return {"points": model.points}
-    if hasattr(model, "transform"):
     if hasattr(model, "transform") and not hasattr(model, "predict"):
         return {"transform": model.transform(QUERIES)}
     if not hasattr(model, "predict"):
