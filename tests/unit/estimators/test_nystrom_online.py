@@ -140,17 +140,27 @@ def test_an_outlying_row_of_large_weight_can_come_and_go(data, model):
     np.testing.assert_allclose(std, expected.predict(new, return_std=True)[1], rtol=0, atol=1e-6)
 
 
-def test_everything_may_be_forgotten_row_by_row(data, basis):
+def test_a_model_shrinks_to_one_row_and_grows_again_row_by_row(data, basis):
     rows, targets, new, _ = data
     model = NystromRegressor(Gaussian(0.8), basis=basis, noise=0.1).fit(rows[:6], targets[:6])
-    for i in range(6):
-        model.forget(rows[i : i + 1], targets[i : i + 1])
-        model.predict(new)
-    np.testing.assert_array_equal(model.predict(new), 0.0)
-    for i in range(6):
-        model.partial_fit(rows[i : i + 1], targets[i : i + 1])
-        model.predict(new)
+    for i in range(1, 6):
+        model.forget(rows[i : i + 1], targets[i : i + 1]).predict(new)
+    assert_fitted_to(model, rows[:1], targets[:1], new)
+    for i in range(1, 6):
+        model.partial_fit(rows[i : i + 1], targets[i : i + 1]).predict(new)
     assert_fitted_to(model, rows[:6], targets[:6], new)
+
+
+def test_a_window_slides_over_the_rows(data, basis):
+    rows, targets, new, _ = data
+    model = NystromRegressor(Gaussian(0.8), basis=basis, noise=0.1).fit(rows[:50], targets[:50])
+    followed = 0
+    for i in range(50, 200):
+        model.partial_fit(rows[i : i + 1], targets[i : i + 1]).forget(rows[i - 50 : i - 49], targets[i - 50 : i - 49])
+        model.predict(new)
+        followed += follows(model)
+    assert followed > 120
+    assert_fitted_to(model, rows[150:], targets[150:], new)
 
 
 def test_classifiers_follow(data, basis):
