@@ -272,8 +272,8 @@ class NystromSVR(MeanRegressor, SupportVectorMachine):
     n_support_ : int or array (p,)
         Rows with an error above ε, or at it.
     loo_error_ : float or array (p,)
-        Root of the mean squared residual of rows that are left out, from 2048 of them: in closed form while the same
-        rows stay in the tube, which is an approximation.
+        Root of the mean squared residual of up to 2048 rows that are left out, for the squared loss: in closed form, as
+        if the others stayed inside or outside the tube, which is an approximation if ε is above zero.
     duality_gap_ : array (p,)
         By how much the objective exceeds its minimum at most, as a share of it.
     n_iter_ : int
@@ -320,4 +320,6 @@ class NystromSVR(MeanRegressor, SupportVectorMachine):
     def loo_error_(self) -> Any:
         """Root of the mean squared residual of rows that are left out, a number or an array (p,)."""
         check_is_fitted(self)
+        if not self._loss(1.0).squared:
+            raise AttributeError("loo_error_ is known for loss='squared_epsilon_insensitive' only: cross-validate.")
         return self._by_output(self._left_out.error)
