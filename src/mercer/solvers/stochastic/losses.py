@@ -84,10 +84,20 @@ class Loss(NamedTuple):
             }[self.kind]()
         )
 
-
-def slopes(loss: Loss, predictions: FloatArray, targets: FloatArray) -> FloatArray:
-    """Derivatives of the loss, as compiled code has them, by a threshold that stays."""
-    return np.array([slope(loss.kind, loss.shape, f, y) for f, y in zip(predictions, targets, strict=True)])
+    def slopes(self, predictions: FloatArray, targets: FloatArray) -> FloatArray:
+        """Derivatives by the predictions, by a threshold that stays; see ``slope`` for compiled code."""
+        f, y, shape = predictions, targets, self.shape
+        return np.asarray(
+            {
+                SQUARED: lambda: f - y,
+                HUBER: lambda: np.clip(f - y, -shape, shape),
+                INSENSITIVE: lambda: np.sign(f - y) * (np.abs(f - y) > shape),
+                QUANTILE: lambda: np.where(f > y, 1.0 - shape, np.where(f < y, -shape, 0.0)),
+                HINGE: lambda: np.where(y * f < shape, -y, 0.0),
+                LOGISTIC: lambda: -y * np.exp(-np.logaddexp(0.0, y * f)),
+                NOVELTY: lambda: np.where(f < shape, -1.0, 0.0),
+            }[self.kind]()
+        )
 
 
 @inlined
