@@ -22,6 +22,7 @@ from benchmarks import (
     pseudo_inputs,
     sequential,
     start_up,
+    stochastic,
     strategies,
 )
 from benchmarks.tabular import pages as tabular
@@ -33,6 +34,7 @@ TITLES: dict[str, Callable[[int], str]] = {
     "Choosing the basis": strategies.report,
     "Pseudo-inputs": pseudo_inputs.report,
     "Rows one after the other": sequential.report,
+    "Stochastic gradient descent": stochastic.report,
     "Kernels of compact support": compact.report,
     "Small models": compression.report,
     "Exported models": export.report,

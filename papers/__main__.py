@@ -17,6 +17,7 @@ PAPERS = (
     "approximation_after_training",
     "choosing_landmarks",
     "sequential_lssvm",
+    "norma_regret",
 )
 
 

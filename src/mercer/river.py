@@ -1,7 +1,7 @@
 """The online estimators as river's own, for its pipelines and metrics; needs river.
 
 They learn what ``OnlineRegressor``, ``NormaRegressor`` and so on of ``mercer`` learn by ``learn_one``. Rows come one at
-a time; a kernel given by its name takes its length scale from the first 128 of them, and starts over with each of these.
+a time; a kernel given by its name takes its length scale from the first 128, and starts over with each of these.
 ``mercer.save`` and ``mercer.load`` keep them; a pipeline of river's is not mercer's to save, but its last step is.
 
 Examples

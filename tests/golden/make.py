@@ -5,6 +5,7 @@ saved. The folder of the present format is written anew; those of earlier format
 are never touched: every later version must read them, or refuse them by name.
 """
 
+import inspect
 import warnings
 from pathlib import Path
 
@@ -19,6 +20,9 @@ from mercer import (
     CompactRegressor,
     ExactClassifier,
     ExactRegressor,
+    NormaClassifier,
+    NormaNoveltyDetector,
+    NormaRegressor,
     NystromClassifier,
     NystromRegressor,
     OnlineClassifier,
@@ -65,6 +69,9 @@ def models():
     yield "compact_classifier", CompactClassifier(Wendland(2.0)).fit(X, labels)
     yield "online_regressor", OnlineRegressor(Gaussian(1.0), max_basis=6, intercept=True, record=True).fit(X, y)
     yield "online_classifier", OnlineClassifier(Gaussian(1.0), max_basis=6).fit(X, labels)
+    yield "norma_regressor", NormaRegressor(Gaussian(1.0), loss="huber", max_basis=6, record=True).fit(X, y)
+    yield "norma_classifier", NormaClassifier(Gaussian(1.0), max_basis=6).fit(X, labels)
+    yield "norma_novelty_detector", NormaNoveltyDetector(Gaussian(1.0), nu=0.3).fit(X)
     for name, model in [("svr", SVR()), ("svc", SVC()), ("one_class", OneClassSVM(nu=0.3))]:
         small = compress(model.fit(X, y if name == "svr" else labels), n_vectors=5, random_state=0)
         yield f"compressed_{name}", small.set_params(estimator=None)
@@ -86,7 +93,7 @@ def answers(model):
     found = {"predict": model.predict(QUERIES)}
     if hasattr(model, "decision_function"):
         found["decision"] = model.decision_function(QUERIES)
-    elif "compressed" not in type(model).__name__.lower():
+    elif "return_std" in inspect.signature(model.predict).parameters:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of reduced rank, whose variances may be negative
             found["std"] = model.predict(QUERIES, return_std=True)[1]

@@ -184,7 +184,7 @@ def _bound(
     learner: GradientLearner, targets: FloatArray, size: float, history: dict[str, FloatArray]
 ) -> tuple[FloatArray, float, float]:
     """The bound for each n, and its a and b."""
-    largest, weight, steepest = np.sqrt(learner.largest), learner.regularization, learner.loss.steepest
+    largest, weight, steepest = float(np.sqrt(learner.largest)), learner.regularization, learner.loss.steepest
     recorded = float(np.sqrt(np.max(history["squared_norm"], initial=0.0)))
     if steepest is None:
         tallest = float(np.max(np.abs(targets)))
@@ -192,11 +192,11 @@ def _bound(
         steepest = tallest + bounded * largest
     else:
         bounded = max(steepest * largest / weight, recorded)
-    D, G = bounded + size, steepest * largest + weight * bounded
+    distance, slope = bounded + size, steepest * largest + weight * bounded  # D, G
     eta, delta = rates(learner.steps, learner.largest, len(targets)), history["dropped"][:, 0]
-    dropped = np.cumsum((2 * D * delta + delta**2) / (2 * eta))
+    dropped = np.cumsum((2 * distance * delta + delta**2) / (2 * eta))
     first = eta[0] if learner.steps.schedule == SCHEDULES["inverse"] else eta
-    bound = D**2 / (2 * first) + G**2 / 2 * np.cumsum(eta) + dropped
+    bound = distance**2 / (2 * first) + slope**2 / 2 * np.cumsum(eta) + dropped
     if learner.steps.schedule != SCHEDULES["inverse_sqrt"]:
         return bound, np.inf, np.inf
-    return bound, float(D**2 / (2 * eta[0]) + G**2 * eta[0]), float(dropped[-1])
+    return bound, float(distance**2 / (2 * eta[0]) + slope**2 * eta[0]), float(dropped[-1])

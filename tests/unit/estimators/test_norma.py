@@ -136,13 +136,13 @@ def test_steps_without_a_bound_are_said():
         NormaRegressor(Gaussian(1.0), learning_rate=0.9, regularization=0.5).set_params(
             learning_rate=1.5, regularization=0.5, intercept=False
         ).fit(X, Y)
-    with pytest.raises(ValueError, match="learning_rate=2.0 times regularization=0.5 is 1: .* below 2, or 'auto'"):
+    with pytest.raises(ValueError, match=r"learning_rate=2\.0 times regularization=0.5 is 1: .* below 2, or 'auto'"):
         NormaRegressor(learning_rate=2.0, regularization=0.5).fit(X, Y)
     with pytest.warns(UserWarning, match="max_basis=20 has dropped .* Use schedule='constant'"):
         NormaRegressor(Gaussian(1.0), schedule="inverse", max_basis=20).fit(X, Y)
-    with pytest.raises(ValueError, match="nu=0.1 is for loss='epsilon_insensitive'"):
+    with pytest.raises(ValueError, match=r"nu=0\.1 is for loss='epsilon_insensitive'"):
         NormaRegressor(nu=0.1).fit(X, Y)
-    with pytest.raises(ValueError, match="nu=0.1 is for loss='hinge'"):
+    with pytest.raises(ValueError, match=r"nu=0\.1 is for loss='hinge'"):
         NormaClassifier(nu=0.1, loss="log_loss").fit(X, NAMES)
     with pytest.raises(ValueError, match="Use nu=None"):
         NormaClassifier(nu=0.1, record=True).fit(X, NAMES)
