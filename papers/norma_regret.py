@@ -135,9 +135,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 {table(results)}
 
-{sizes.rows} rows, Gaussian kernel of length scale {KERNEL.length_scale}, λ = {WEIGHT}, η₀ = {RATE}. Risk, regret and bound
-are sums over the rows, divided by their number. The exponent is that of the growth of the regret over the later half of
-the rows.
+{sizes.rows} rows, Gaussian kernel of length scale {KERNEL.length_scale}, λ = {WEIGHT}, η₀ = {RATE}. Risk, regret and
+bound are sums over the rows, divided by their number. The exponent is that of the growth of the regret over the later
+half of the rows.
 
 ![Regret and bound against the number of rows](regret.svg)
 """
