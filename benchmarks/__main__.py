@@ -25,6 +25,7 @@ from benchmarks import (
     pseudo_inputs,
     sequential,
     start_up,
+    stochastic,
     strategies,
     support_vectors,
 )
@@ -41,6 +42,7 @@ TITLES: dict[str, Callable[[int], str]] = {
     "Rows one after the other": sequential.report,
     "Few rows at a time": online_update.report,
     "Principal components of a stream": hebbian.report,
+    "Stochastic gradient descent": stochastic.report,
     "Kernels of compact support": compact.report,
     "Small models": compression.report,
     "Exported models": export.report,

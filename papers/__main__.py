@@ -19,6 +19,7 @@ PAPERS = (
     "sequential_lssvm",
     "cost_table",
     "hebbian_gains",
+    "norma_regret",
 )
 
 

@@ -16,6 +16,9 @@ from mercer import (
     CompactRegressor,
     ExactClassifier,
     ExactRegressor,
+    NormaClassifier,
+    NormaNoveltyDetector,
+    NormaRegressor,
     NystromSVC,
     NystromSVR,
     OnlineClassifier,
@@ -118,8 +121,9 @@ class _STILL:
 
 
 PUBLIC = public_estimators()
-# Those that have a kernel to choose; the others choose it themselves.
-ESTIMATORS = [still(cls) for cls in PUBLIC if "kernel" in inspect.signature(cls).parameters]
+# Those that have a kernel to choose, and solve for a noise; the others choose it themselves, or have steps instead.
+DESCENDING = (NormaClassifier, NormaNoveltyDetector, NormaRegressor)
+ESTIMATORS = [still(cls) for cls in PUBLIC if "kernel" in inspect.signature(cls).parameters and cls not in DESCENDING]
 REGRESSORS = of_kind(ESTIMATORS, "regressor")
 CLASSIFIERS = of_kind(ESTIMATORS, "classifier")
 SUPERVISED = of_kind(ESTIMATORS, "regressor", "classifier")  # whose score says how well they learned

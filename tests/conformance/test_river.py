@@ -6,13 +6,16 @@ from river import datasets, preprocessing, stream
 from river.checks import yield_checks
 
 import mercer
-from mercer.river import OnlineClassifier, OnlineRegressor
+from mercer.river import NormaClassifier, NormaNoveltyDetector, NormaRegressor, OnlineClassifier, OnlineRegressor
 
 MODELS = [
     OnlineRegressor(),
     OnlineRegressor(max_basis=20, forgetting=0.99),
     OnlineClassifier(),
     OnlineClassifier(max_basis=20, intercept=False),
+    NormaRegressor(max_basis=50),
+    NormaClassifier(max_basis=50),
+    NormaNoveltyDetector(max_basis=50),
 ]
 
 
@@ -44,8 +47,9 @@ def test_rows_one_by_one_are_the_batch():
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
 
 
-def test_a_pipeline_learns():
-    model = preprocessing.StandardScaler() | OnlineClassifier(max_basis=50)
+@pytest.mark.parametrize("make", [OnlineClassifier, NormaClassifier])
+def test_a_pipeline_learns(make):
+    model = preprocessing.StandardScaler() | make(max_basis=50)
     hits = []
     for x, y in datasets.Phishing().take(800):
         hits.append(model.predict_one(x) == y)

@@ -21,6 +21,9 @@ from mercer import (
     ExactClassifier,
     ExactRegressor,
     HebbianPCA,
+    NormaClassifier,
+    NormaNoveltyDetector,
+    NormaRegressor,
     NystromClassifier,
     NystromFeatures,
     NystromPCA,
@@ -79,6 +82,9 @@ def models():
     yield "online_classifier", OnlineClassifier(Gaussian(1.0), max_basis=6).fit(X, labels)
     yield "hebbian_pca", HebbianPCA(Gaussian(1.0), max_basis=6).fit(X)
     yield "hebbian_pca_of_a_stream", HebbianPCA(random_state=0).partial_fit(X)
+    yield "norma_regressor", NormaRegressor(Gaussian(1.0), loss="huber", max_basis=6, record=True).fit(X, y)
+    yield "norma_classifier", NormaClassifier(Gaussian(1.0), max_basis=6).fit(X, labels)
+    yield "norma_novelty_detector", NormaNoveltyDetector(Gaussian(1.0), nu=0.3).fit(X)
     for name, model in [("svr", SVR()), ("svc", SVC()), ("one_class", OneClassSVM(nu=0.3))]:
         small = compress(model.fit(X, y if name == "svr" else labels), n_vectors=5, random_state=0)
         yield f"compressed_{name}", small.set_params(estimator=None)

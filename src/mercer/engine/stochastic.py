@@ -90,7 +90,8 @@ class GradientLearner:
         self.constants[1] = loss.shape
         self.n_seen, self.largest, self.longest = 0, 0.0, 0.0
         self.track = Prequential.nothing(p)
-        self.rebuild_stored()
+        self._section: Section | None = None  # kernel values of the last rows, in memory that the next use again
+        self._table, self._priors = np.empty((0, 0)), np.empty(0)  # k(z, z)
 
     def learn(
         self, rows: FloatArray, targets: FloatArray, weights: FloatArray | None = None, *, record: bool = False
@@ -128,6 +129,7 @@ class GradientLearner:
         """Learn a block of rows; returns what was predicted of each."""
         (m, p), n = self.coefficients.shape, len(rows)
         record, slots = len(recorded) > 0, np.zeros((p, m + n))
+        drops = m + n > self.steps.max_basis or self.steps.truncation > 0
         slots[:, :m] = self.coefficients.T
         points = np.concatenate([self.points, rows])
         values = self._values_of(points, rows)
@@ -135,7 +137,7 @@ class GradientLearner:
             values=values, prior=np.concatenate([self._priors, prior]), targets=targets, weights=weights,
             coefficients=slots, used=np.repeat(np.array([1, 0]), [m, n]), constants=self.constants.copy(),
             clock=np.array([self.n_seen, self.largest, self.longest], dtype=np.float64), predictions=np.empty((n, p)),
-            slopes=np.empty(p), gram=self.kernel(self.points) if record and m else np.empty((0, 0)),
+            slopes=np.empty(p), gram=self.kernel(self.points) if record and drops and m else np.empty((0, 0)),
             squares=self.squares.copy(), norms=np.empty((n if record else 0, p)), dropped=np.zeros((n, p)),
         )  # fmt: skip
         descend(self.steps, self.loss, block)
@@ -158,7 +160,7 @@ class GradientLearner:
 
     def copy(self) -> GradientLearner:
         """A learner with the same future; arrays are replaced, not written to."""
-        other = copy(self)
+        other: GradientLearner = copy(self)
         self._section = None  # what is bound goes with the copy, which is the one that goes on
         return other
 
@@ -168,9 +170,9 @@ class GradientLearner:
         with np.errstate(over="ignore"):
             section = bound if bound is not None and bound.replace(points) else self.kernel.bind(points)
             kept = self._table if section is bound and self._table.shape == (len(rows), len(points)) else None
-            self._table = section.tile(rows, kept)
-        self._section = section
-        return self._table
+            table = section.tile(rows, kept)
+        self._section, self._table = section, table
+        return table
 
     def map_outputs(self, signs: FloatArray) -> None:
         """Go on with other outputs, each of which is plus or minus one of these: columns of ``signs`` (p, q)."""
@@ -187,17 +189,17 @@ class GradientLearner:
 
     def scored(self, values: FloatArray) -> FloatArray:
         """Those of the outputs, along the last axis, that count."""
-        return values[..., : values.shape[-1] - self.hidden]
+        return np.asarray(values[..., : values.shape[-1] - self.hidden])
 
     @property
     def intercept(self) -> FloatArray:
         """b in units of the targets, (p,)."""
-        return self.units.shift + self.units.unit * self.constants[0]
+        return np.asarray(self.units.shift + self.units.unit * self.constants[0])
 
     @property
     def threshold(self) -> FloatArray:
         """ε or ρ in units of the targets, (p,)."""
-        return self.units.unit * self.constants[1]
+        return np.asarray(self.units.unit * self.constants[1])
 
     @property
     def rate(self) -> float:
@@ -235,8 +237,7 @@ class GradientLearner:
 
     def rebuild_stored(self) -> None:
         """Begin without bound rows."""
-        self._section: Section | None = None  # of the last rows
-        self._table, self._priors = np.empty((0, 0)), self._prior(self.points)
+        self._section, self._table, self._priors = None, np.empty((0, 0)), self._prior(self.points)
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"_section": None, "_table": np.empty((0, 0))}  # without rows that were seen
@@ -271,7 +272,7 @@ class _Descent(Pass[list[FloatArray], FloatArray]):
     @property
     def rows_together(self) -> int:  # type: ignore[override]
         """Rows that do not take too much memory."""
-        return max(_MEMORY // (8 * (self.learner.points.shape[1] + 1)), 1)
+        return max(_MEMORY // (8 * (int(self.learner.points.shape[1]) + 1)), 1)
 
     def start(self) -> list[FloatArray]:
         return []

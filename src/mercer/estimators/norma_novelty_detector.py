@@ -38,7 +38,7 @@ class NormaNoveltyDetector(OutlierMixin, NormaMachine):
     nu : float, default=0.1
         The share of rows to call novel.
     regularization, learning_rate, schedule, max_basis, truncation, random_state, n_jobs, verbose
-        As in ``NormaRegressor``; 1/λ is but a factor of scores, if the learning rate is divided by it.
+        As in ``NormaRegressor``; λ is but a scale of the scores.
 
     Attributes
     ----------

@@ -30,10 +30,10 @@ class NormaRegressor(KernelRegressor, NormaMachine):
     .. math:: f_{t+1} = (1 - \eta_t\lambda) f_t - \eta_t\,\ell'(f_t(x_t), y_t)\,k(x_t, \cdot), \qquad
               R_t(f) = \ell(f(x_t), y_t) + \tfrac{\lambda}{2}|f|^2,
 
-    so each row with a slope adds a term, and older terms shrink. The oldest is dropped when there are more than
-    ``max_basis``, or when it is negligible. Whatever the rows are, the sum of R_t(f_t) exceeds that of any fixed
-    function by a√n + b at the most (``mercer.reports.regret``). Against ``OnlineRegressor``: a row costs m operations, not m²,
-    and the loss may be any of five; the model is less accurate, and has no error bars but intervals.
+    so each row whose loss has a slope adds a term, and older terms shrink. The oldest is dropped when there are more
+    than ``max_basis``, or when it is negligible. Whatever the rows are, the sum of R_t(f_t) exceeds that of any fixed
+    function by a√n + b at the most (``mercer.reports.regret``). Beside ``OnlineRegressor``, a row costs m operations
+    and not m², and there are five losses; but the model is less accurate, and has intervals for its only error bars.
 
     Time m·d per row and memory m·d, with m terms, whatever the number of rows. For a given kernel and given units the
     result does not depend on how rows are batched.

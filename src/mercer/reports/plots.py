@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from mercer._typing import FloatArray
+from mercer.reports.regret import Regret
 
 _BLUE, _GREY, _RED = "#2b6cb0", "#718096", "#c53030"
 _LOOKS = (
@@ -142,6 +143,26 @@ def plot_importance(path: str | Path, importance: FloatArray, names: Sequence[st
     axis.set_xlabel("share of the metric")
     axis.spines[["top", "right"]].set_visible(False)
     save(figure, path)
+
+
+def plot_regret(path: str | Path, regrets: Mapping[str, Regret]) -> None:
+    """Plot the regret and its bound against the number of rows, a panel for each.
+
+    Parameters
+    ----------
+    path : path
+    regrets : mapping from title to Regret
+        See ``mercer.reports.regret``. Where the regret is negative nothing is drawn, as axes are logarithmic.
+    """
+    panels = {}
+    for title, found in regrets.items():
+        n = np.arange(1.0, len(found.risk) + 1.0)
+        some = np.unique(np.geomspace(1, len(n), 400).astype(int)) - 1
+        positive = np.where(found.regret > 0, found.regret, np.nan)
+        curves = {"risk of the model": found.risk, "of the comparator": found.comparator}
+        curves |= {"regret": positive, "bound": found.bound}
+        panels[title] = {label: (n[some], curve[some]) for label, curve in curves.items()}
+    plot_curves(path, panels, xlabel="rows", ylabel="sum of regularised losses")
 
 
 def save(figure: Figure, path: str | Path) -> None:

@@ -18,6 +18,7 @@ about a share ν of the rows lies beyond the threshold.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -72,22 +73,30 @@ class Loss(NamedTuple):
         """Of predictions, by a threshold that stays."""
         f, y, shape = predictions, targets, self.shape
         far = np.abs(f - y)
-        return np.asarray(
-            {
-                SQUARED: lambda: far**2 / 2,
-                HUBER: lambda: np.where(far <= shape, far**2 / 2, shape * (far - shape / 2)),
-                INSENSITIVE: lambda: np.maximum(far - shape, 0.0),
-                QUANTILE: lambda: np.maximum(shape * (y - f), (shape - 1.0) * (y - f)),
-                HINGE: lambda: np.maximum(shape - y * f, 0.0),
-                LOGISTIC: lambda: np.logaddexp(0.0, -y * f),
-                NOVELTY: lambda: np.maximum(shape - f, 0.0),
-            }[self.kind]()
-        )
+        found: dict[int, Callable[[], Any]] = {
+            SQUARED: lambda: far**2 / 2,
+            HUBER: lambda: np.where(far <= shape, far**2 / 2, shape * (far - shape / 2)),
+            INSENSITIVE: lambda: np.maximum(far - shape, 0.0),
+            QUANTILE: lambda: np.maximum(shape * (y - f), (shape - 1.0) * (y - f)),
+            HINGE: lambda: np.maximum(shape - y * f, 0.0),
+            LOGISTIC: lambda: np.logaddexp(0.0, -y * f),
+            NOVELTY: lambda: np.maximum(shape - f, 0.0),
+        }
+        return np.asarray(found[self.kind]())
 
-
-def slopes(loss: Loss, predictions: FloatArray, targets: FloatArray) -> FloatArray:
-    """Derivatives of the loss, as compiled code has them, by a threshold that stays."""
-    return np.array([slope(loss.kind, loss.shape, f, y) for f, y in zip(predictions, targets, strict=True)])
+    def slopes(self, predictions: FloatArray, targets: FloatArray) -> FloatArray:
+        """Derivatives by the predictions, by a threshold that stays; see ``slope`` for compiled code."""
+        f, y, shape = predictions, targets, self.shape
+        found: dict[int, Callable[[], Any]] = {
+            SQUARED: lambda: f - y,
+            HUBER: lambda: np.clip(f - y, -shape, shape),
+            INSENSITIVE: lambda: np.sign(f - y) * (np.abs(f - y) > shape),
+            QUANTILE: lambda: np.where(f > y, 1.0 - shape, np.where(f < y, -shape, 0.0)),
+            HINGE: lambda: np.where(y * f < shape, -y, 0.0),
+            LOGISTIC: lambda: -y * np.exp(-np.logaddexp(0.0, y * f)),
+            NOVELTY: lambda: np.where(f < shape, -1.0, 0.0),
+        }
+        return np.asarray(found[self.kind]())
 
 
 @inlined

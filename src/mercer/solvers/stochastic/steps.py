@@ -9,6 +9,7 @@ import numpy as np
 from mercer._jit import inlined
 from mercer._stored import stored
 from mercer._stored.checks import need
+from mercer._typing import FloatArray
 
 CONSTANT, INVERSE_SQRT, INVERSE = range(3)
 SCHEDULES = {"constant": CONSTANT, "inverse_sqrt": INVERSE_SQRT, "inverse": INVERSE}
@@ -38,6 +39,13 @@ class Steps(NamedTuple):
     def decay(self, largest: float) -> float:
         """λ, where k(x, x) goes up to that."""
         return float(regularization(self, first_rate(self, largest)))
+
+
+def rates(steps: Steps, largest: float, n_rows: int) -> FloatArray:
+    """η_t of rows 1 to n, where k(x, x) is always the largest."""
+    start, decay, t = steps.first_rate(largest), steps.decay(largest), np.arange(1.0, n_rows + 1.0)
+    by_schedule = {CONSTANT: np.ones(n_rows), INVERSE_SQRT: 1.0 / np.sqrt(t)}
+    return np.asarray(start * by_schedule.get(steps.schedule, 1.0 / (1.0 + decay * start * (t - 1.0))))
 
 
 @inlined
