@@ -1,4 +1,4 @@
-"""Support vector machines on a basis: forest against linear machines on the same features, a9a against the whole kernel."""
+"""Support vector machines on a basis: forest beside linear machines on its features, a9a beside the whole kernel."""
 
 from functools import cache
 from typing import Any

@@ -17,7 +17,6 @@ True
 from typing import Any, ClassVar
 
 from river import base
-from river.anomaly.base import AnomalyDetector
 
 from mercer._stored import stored
 from mercer._stored.checks import need
@@ -219,7 +218,7 @@ class NormaClassifier(_Wrapped, base.Classifier):
 
 
 @stored(name="river.NormaNoveltyDetector", alone=True)
-class NormaNoveltyDetector(_Wrapped, AnomalyDetector):
+class NormaNoveltyDetector(_Wrapped, base.AnomalyDetector):
     """``mercer.NormaNoveltyDetector`` for river, with its parameters."""
 
     _estimator = _NormaNoveltyDetector

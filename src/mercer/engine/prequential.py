@@ -145,15 +145,16 @@ class Prequential:
         targets, residuals = self.targets @ signs, self.residuals @ signs
         return replace(self, squares=self.squares @ np.abs(signs), targets=targets, residuals=residuals)
 
-    def late(self, *, by_target: bool) -> IntArray:
+    def late(self, *, by_target: bool, before: int | None = None) -> IntArray:
         """Which of the sample are of its later half: early rows met a model that knew little.
 
-        ``by_target`` takes the later half of the rows of each target (of each class).
+        ``by_target`` takes the later half of the rows of each target (of each class); only rows of numbers below
+        ``before`` are looked at.
         """
-        index = np.arange(len(self.numbers))
+        index = np.arange(len(self.numbers) if before is None else np.searchsorted(self.numbers, before))
         groups = [index]
         if by_target and len(index):
-            codes = np.unique(self.targets, axis=0, return_inverse=True)[1].ravel()
+            codes = np.unique(self.targets[index], axis=0, return_inverse=True)[1].ravel()
             groups = [index[codes == code] for code in range(np.max(codes) + 1)]
         return np.sort(np.concatenate([group[len(group) // 2 :] for group in groups]))
 

@@ -14,11 +14,12 @@ from mercer.engine import ArrayTable
 from mercer.estimators.classification import CLASS_WEIGHT, KernelClassifier
 from mercer.estimators.online_machine import OnlineMachine
 from mercer.estimators.shell import all_or_nothing
-from mercer.model import Probabilities
+from mercer.model import Calibration, Probabilities
 
 # What probabilities were fitted to, and they. Not attributes: a copy or an archive does not need them.
 _recent: WeakKeyDictionary["OnlineClassifier", tuple[bytes, Probabilities]] = WeakKeyDictionary()
 _LEAST = 1e-3  # of a probability before they are made to sum to one
+_STEPS = 4  # leading bits of a number of rows that count: steps are an eighth to a sixteenth of it
 
 
 @stored
@@ -98,6 +99,12 @@ class OnlineClassifier(KernelClassifier, OnlineMachine):
         values = np.array([-values[0], values[0]]) if len(labels) == 2 else values
         shares = np.clip((1.0 + values) / 2.0, _LEAST, None)
         return dict(zip(labels, (shares / np.sum(shares)).tolist(), strict=True))
+
+    def _calibration(self) -> Calibration | None:
+        """Of the rows up to a number that grows in steps of an eighth: probabilities are not fitted to each new row."""
+        n_seen = self._learner.recursion.n_seen
+        step = 1 << max(n_seen.bit_length() - _STEPS, 0)
+        return self._state.calibration(by_class=self._by_class, before=n_seen - n_seen % step)
 
     def _fit_probabilities(self, values: FloatArray, codes: IntArray, weights: FloatArray) -> Probabilities:
         """Fitted again when the sample of rows has changed: of many rows few enter it."""

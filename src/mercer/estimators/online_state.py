@@ -88,12 +88,15 @@ class State:
         """The model, made when it is first asked for."""
         return replace(self.mean, variance=_variance(self.learner))
 
-    def calibration(self, *, by_class: bool) -> Calibration | None:
-        """Residuals before learning of late rows, or those of a second pass; models of earlier versions have none."""
+    def calibration(self, *, by_class: bool, before: int | None = None) -> Calibration | None:
+        """Residuals before learning of late rows, or those of a second pass; models of earlier versions have none.
+
+        Only rows of numbers below ``before`` count.
+        """
         track, scored = self.learner.track, self.learner.recursion.rules.scored
         if self.left_out is not None or track is None:
             return self.left_out
-        late = track.late(by_target=by_class)
+        late = track.late(by_target=by_class, before=before)
         targets, residuals = scored(track.targets[late]), scored(track.residuals[late])
         return Calibration(targets, residuals, track.variances[late], track.weights[late])
 
