@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.linalg import lapack
 
-from mercer._typing import AnyArray, FloatArray
+from mercer._typing import AnyArray
 from mercer.engine import NormalStatistics
 from mercer.model import Sample
 
@@ -39,12 +39,16 @@ def weight_squares(rest: NormalStatistics, before: NormalStatistics, sample: Sam
     return total * float(np.sum(sample.weights**2) / np.sum(sample.weights))
 
 
-def is_positive(sums: FloatArray, before: FloatArray, *, must_vanish: bool) -> bool:
-    """Whether a difference of sums is positive semi-definite (or zero) up to the rounding of what it was taken from."""
-    scale = np.sqrt(np.diagonal(before))
+def is_positive(rest: NormalStatistics, before: NormalStatistics, *, must_vanish: bool, slack: float) -> bool:
+    """Whether a difference of sums is positive semi-definite (or zero) up to the rounding of what it was taken from.
+
+    ``slack`` is what rounding may have left besides on the features' diagonal, where plain sums were whitened.
+    """
+    scale = np.sqrt(np.diagonal(before.sums))
     scale[scale == 0] = 1.0
-    scaled = sums / np.outer(scale, scale)
+    scaled, allowed = rest.sums / np.outer(scale, scale), np.full(len(scale), _FORGOTTEN)
+    allowed[: rest.n_features] += slack / scale[: rest.n_features] ** 2
     if must_vanish:
-        return bool(np.max(np.abs(scaled)) <= _FORGOTTEN)
-    scaled[np.diag_indices_from(scaled)] += _FORGOTTEN
+        return bool(np.all(np.abs(scaled) <= np.sqrt(np.outer(allowed, allowed))))
+    scaled[np.diag_indices_from(scaled)] += allowed
     return int(lapack.dpotrf(scaled, lower=1, overwrite_a=1)[1]) == 0

@@ -138,7 +138,7 @@ class Summary:
         rest = before - sums
         sample = None if self.sample is None else self.sample.without(table)
         nothing_left = rest.n_rows == 0 if sample is None else sample.n_rows == 0
-        if not is_positive(rest.sums, before.sums, must_vanish=nothing_left):
+        if not is_positive(rest, before, must_vanish=nothing_left, slack=self.least_noise):
             msg = "the rows to forget were not seen with these targets and weights: sums without them are not positive."
             raise ValueError(msg)
         if nothing_left:

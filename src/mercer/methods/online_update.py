@@ -9,13 +9,15 @@ B              ``root``: λB = RᵀR      (m, m)    (VᵀV + λI)⁻¹
 B′             of the new ``root``     (m, m)    B ∓ BWᵀ(I ± WBWᵀ)⁻¹WB, the upper signs for rows that came
 =============  ======================  ========  ====================================================================
 
-Variances need R, not B, and R cannot lose definiteness. With P = RWᵀ/√λ and the factor I ± PᵀP = SSᵀ,
+The document updates α̂ = λ⁻¹y - λ⁻¹K_{X|Z}BK_{X|Z}ᵀy, n numbers (once it is printed without the first K_{X|Z}); ours are
+the m weights u = K_{X|Z}ᵀα̂ = BK_{X|Z}ᵀy. Variances need R, not B, and R cannot lose definiteness. With P = RWᵀ/√λ and
+the factor I ± PᵀP = SSᵀ,
 
 .. math:: R' = R \mp P\,(S^\top + I)^{-1}S^{-1}\,P^\top R, \qquad \lambda B' = R'^\top R'.
 
-That takes 6m²ℓ operations, in three products, where a new factor takes 2m³/3 in less efficient ones. The weights are
-u = B'c with the new sums, refined once by their residual. A root is used only if it fits the new sums: see
-``_is_root``. So neither rounding that has added up nor a singular system goes unnoticed.
+That takes 6m²ℓ operations, in three products, where a new factor and its inverse take 2m³/3. The weights are u = B'c
+with the new sums, refined once by their residual. A root is used only if it fits the new sums (``_is_root``), so
+neither rounding that has added up nor a singular system goes unnoticed.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from mercer.solvers.ridge import RidgeProblem, RidgeSolution
 # Rows, as a share of the basis, up to which the update is faster than a new factor (``benchmarks/online_update.py``).
 _CROSSING = 1 / 8
 # Rows that may come and go, as a share of those solved for, until the factor is made anew and the model judged again:
-# with n rows seen that takes m³ operations and more for every n/2 rows, which are summed in as many or more.
+# rows that are left out are looked at then alone, at the price of some 2000·m² operations.
 _RENEWED = 0.5
 # Relative error of variances, by a random test, at which a root is given up for a new factor.
 _DRIFT = 1e-9

@@ -105,6 +105,23 @@ def test_plain_sums_are_whitened_once_and_remember_their_rounding(data, basis, m
     with pytest.raises(ValueError, match="sums that were made for a larger one"):
         model.noise_path([0.1 * least])
     assert_fitted_to(model, rows[:152], targets[:152], new)
+    assert_fitted_to(model.forget(rows[:2], targets[:2]), rows[2:152], targets[2:152], new)
+
+
+def test_rows_go_from_plain_sums_that_were_whitened_on_a_basis_close_to_singular(monkeypatch):
+    monkeypatch.setattr(nystrom, "_LONG_PASS", 0.0)
+    rng = np.random.default_rng(0)
+    rows = rng.uniform(-2, 2, size=(2000, 2))
+    targets = np.sin(2 * rows[:, 0]) + 0.1 * rng.normal(size=2000)
+    model = NystromRegressor(Gaussian(1.0), basis=rows[:60], noise=10.0, intercept=False).fit(rows, targets)
+    assert not model._whitened
+    model.partial_fit(rows[:1], targets[:1])
+    assert model._whitened
+    model.forget(rows[1000:], targets[1000:]).forget(rows[:1], targets[:1])
+    expected = clone(model).partial_fit(rows[:1000], targets[:1000])
+    actual, right = (each.predict(rows[:50], return_std=True) for each in (model, expected))
+    assert_close(actual[0], right[0], 1e-5)
+    assert_close(actual[1], right[1], 1e-5)
 
 
 @pytest.mark.parametrize("solved_before", [False, True])
