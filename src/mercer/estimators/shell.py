@@ -38,6 +38,7 @@ _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
 
 _WORSE = 1.1  # times the squared error of the mean: beyond what chance makes of targets that are noise
+_COPIED = 4.0  # times the squared error, if a row is left out with its copies
 _FEW = 20  # rows, of which nothing can be said
 
 # By identity, and not attributes of the estimators: a lock cannot be pickled, copied or compared.
@@ -151,6 +152,14 @@ class Shell(KernelParameter, ABC):
         if calibration is None or len(calibration.residuals) < _FEW:
             return
         share = calibration.relative_error()
+        if calibration.copied > _COPIED:
+            warn(
+                "sample_weight has whole numbers, which count equal rows. Rows that are left out with all their copies "
+                f"are predicted with {np.sqrt(calibration.copied):.2g} times the error of those whose copies remain: "
+                "noise, spread and intervals are right only for more such copies. If weights say how much rows matter, "
+                "divide them by the largest.",
+                GeneralisationWarning,
+            )
         if share > _WORSE:
             chosen = getattr(self, "noise", None) in ("auto", "loo")
             first = "S" if chosen else "Let noise='auto' or noise='loo' choose the noise, s"
