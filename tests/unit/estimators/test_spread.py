@@ -146,3 +146,11 @@ def test_rows_that_were_added_merged_and_forgotten_calibrate_as_those_of_a_fit()
     assert first.noise_ == pytest.approx(whole.noise_, rel=1e-5)
     assert first.calibration_ == pytest.approx(whole.calibration_, rel=1e-5)
     assert first.loo_error_ == pytest.approx(whole.loo_error_, rel=1e-5)
+
+
+def test_a_target_that_a_constant_model_excludes_has_no_density():
+    X = np.arange(30.0)[:, np.newaxis]
+    model = ExactRegressor(Gaussian(3.0)).fit(X, np.full(30, 0.1))
+    inside, outside = model.log_density([[4.5], [4.5]], [0.1, 0.2])
+    assert inside > 0
+    assert outside == -np.inf or outside < -1e6
