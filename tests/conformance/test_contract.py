@@ -161,13 +161,11 @@ def checks(estimator):
     early = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # a search may be cut off
     starved = pytest.mark.filterwarnings("ignore::mercer.exceptions.StarvedWarning")  # checks have up to 20 features
     copies = pytest.mark.filterwarnings("ignore:.*of the rows are copies:UserWarning")  # some checks have four rows
-    counted = pytest.mark.filterwarnings("ignore:sample_weight counts:UserWarning")  # a weight of 2 is the row twice
     for options in accepted:
         model = estimator(**options)
         marks = [early] if isinstance(model, PseudoInputRegressor) else []
         marks += [starved] if estimator.__name__.startswith("Compact") else []
         marks += [copies] if estimator.__name__.startswith("Auto") else []
-        marks += [counted] if isinstance(getattr(model, "noise", None), str) else []
         marks += [pytest.mark.slow] if options else []
         yield from contract(model, full=options in full, fails=failures(model), unsettled=unsettled(model), marks=marks)
 

@@ -64,8 +64,8 @@ class AutoMachine(Shell):
 
     def _fit(self, table: ArrayTable) -> None:
         began, rng, executor = time.monotonic(), check_random_state(self.random_state), make_executor(self)
-        used = np.arange(table.n_rows) if table.weights is None else np.flatnonzero(table.weights > 0)
-        limit, table = float(self.time_limit), _relative(table)
+        used = _rows_that_count(table)
+        limit, table = float(self.time_limit), _relative(table.subset(used))
         sample = sample_rows(np.arange(table.n_rows), _SAMPLE)
         rows = table.rows.take(sample)
         _warn_of_copies(rows, table.subset(sample).labels)
@@ -346,10 +346,17 @@ def _warn_of_copies(rows: FloatArray, labels: Any) -> None:
         )
 
 
-def _relative(table: ArrayTable) -> ArrayTable:
-    """The rows of positive weight, relative to the largest: only ratios matter where all else is chosen, too."""
+def _rows_that_count(table: ArrayTable) -> IntArray:
+    """Rows of positive weight, and one of each class that has none, so that the model knows of the class."""
     if table.weights is None:
-        return table
-    used = np.flatnonzero(table.weights > 0)
-    some = table if len(used) == table.n_rows else table.subset(used)
-    return replace(some, weights=table.weights[used] / np.max(table.weights))
+        return np.arange(table.n_rows)
+    used = table.weights > 0
+    if table.coding is not None and table.labels is not None:
+        codes, first = np.unique(table.labels, return_index=True)
+        used[first[~np.isin(codes, table.labels[used])]] = True
+    return np.flatnonzero(used)
+
+
+def _relative(table: ArrayTable) -> ArrayTable:
+    """Weights relative to the largest: only ratios matter where all else is chosen, too."""
+    return table if table.weights is None else replace(table, weights=table.weights / np.max(table.weights))

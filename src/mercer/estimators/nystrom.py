@@ -157,7 +157,7 @@ class NystromRegressor(KernelRegressor, NystromMachine):
         λ, relative to the prior's variance; one for all outputs. "auto" takes the likeliest (marginal likelihood,
         restricted with an intercept, at the best ``scale_``), or that of the least leave-one-out error if the likeliest
         predicts rows that are left out worse than the mean does; "loo" always the latter; "gcv" minimises generalised
-        cross-validation. All come from one eigendecomposition, and a weight counts as that many rows. 0 interpolates.
+        cross-validation. All come from one eigendecomposition. 0 interpolates. For weights see the notes.
     intercept : bool, default=True
         Whether to add a constant b that is not penalised.
     variance : {"dtc", "sor"}, default="dtc"

@@ -194,9 +194,12 @@ class KernelRegressor(MeanRegressor):
         targets = outputs.columns(check_targets(y, n_rows=rows.n_rows))
         if targets.shape[1:] != (self._n_outputs,):
             raise ValueError(f"y must have {self._n_outputs} output(s), as in fit; it has {targets.shape[1]}.")
-        deviations = np.maximum(self._deviations(rows, noise=True), np.finfo(np.float64).tiny)
-        z = (targets - self._evaluate_rows(rows)) / deviations
-        return np.asarray(np.sum(-0.5 * z**2 - np.log(deviations) - 0.5 * np.log(2 * np.pi), axis=1))
+        # No target is known to more digits than it has.
+        least = np.maximum(np.finfo(np.float64).eps * np.abs(targets), np.finfo(np.float64).tiny)
+        deviations = np.maximum(self._deviations(rows, noise=True), least)
+        with np.errstate(over="ignore"):  # of one that a model without a spread excludes: the density is zero
+            z = (targets - self._evaluate_rows(rows)) / deviations
+            return np.asarray(np.sum(-0.5 * z**2 - np.log(deviations) - 0.5 * np.log(2 * np.pi), axis=1))
 
     def _scales(self) -> FloatArray:
         return self._mean_expansion().scales

@@ -38,8 +38,8 @@ _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
 
 _WORSE = 1.1  # times the squared error of the mean: beyond what chance makes of targets that are noise
+_COPIED = 4.0  # times the squared error, if a row is left out with its copies
 _FEW = 20  # rows, of which nothing can be said
-_REPEATED = 1.3  # times as many rows by their weights as there are: beyond, copies decide what noise there seems to be
 
 # By identity, and not attributes of the estimators: a lock cannot be pickled, copied or compared.
 _locks: dict[int, Any] = {}
@@ -119,9 +119,7 @@ class Shell(KernelParameter, ABC):
         """Fit to rows X (n, d) and y: targets (n,) or (n, p), or labels (n,). For weights see the class."""
         self._validate_params()
         with all_or_nothing(self):
-            table = self._read(X, y, sample_weight, first=True)
-            self._warn_of_counts(table)
-            self._fit(table)
+            self._fit(self._read(X, y, sample_weight, first=True))
         return self
 
     @abstractmethod
@@ -148,25 +146,20 @@ class Shell(KernelParameter, ABC):
         """Leave-one-out residuals of a sample of the rows, where the method gives them."""
         return None
 
-    def _warn_of_counts(self, table: ArrayTable) -> None:
-        """Warn if the noise is to be found from weights that count most rows several times."""
-        if table.weights is None or not table.counted or not isinstance(getattr(self, "noise", None), str):
-            return
-        total, used = float(np.sum(table.weights)), np.count_nonzero(table.weights)
-        if total > _REPEATED * used:
-            warn(
-                f"sample_weight counts {used} rows as {total:g} equal ones, as they are whole numbers. Copies "
-                "that agree to the last digit leave little noise, and intervals that are too narrow for new rows. If "
-                "weights only say how much rows matter, divide them by the largest.",
-                UserWarning,
-            )
-
     def _check_calibration(self) -> None:
         """Warn if rows that are left out are predicted worse than by the mean of the others."""
         calibration = self._calibration()
         if calibration is None or len(calibration.residuals) < _FEW:
             return
         share = calibration.relative_error()
+        if calibration.copied > _COPIED:
+            warn(
+                "sample_weight has whole numbers, which count equal rows. Rows that are left out with all their copies "
+                f"are predicted with {np.sqrt(calibration.copied):.2g} times the error of those whose copies remain: "
+                "noise, spread and intervals are right only for more such copies. If weights say how much rows matter, "
+                "divide them by the largest.",
+                GeneralisationWarning,
+            )
         if share > _WORSE:
             chosen = getattr(self, "noise", "auto") in ("auto", "loo")
             first = "S" if chosen else "Let noise='auto' or noise='loo' choose the noise, s"
@@ -285,9 +278,7 @@ class Mergeable(Shell):
         """``partial_fit``, with the classes that the user names."""
         self._validate_params()
         with all_or_nothing(self):
-            table = self._read(X, y, sample_weight, first=not is_fitted(self), classes=classes)
-            self._warn_of_counts(table)
-            self._partial_fit(table)
+            self._partial_fit(self._read(X, y, sample_weight, first=not is_fitted(self), classes=classes))
         return self
 
     @abstractmethod

@@ -15,6 +15,7 @@ import numpy as np
 from mercer._typing import FloatArray
 from mercer.engine import Influences, left_out_parts, relative_weights, unit_of
 from mercer.model import Calibration
+from mercer.model.calibration import share_of_copies
 
 
 def leave_out(
@@ -31,7 +32,9 @@ def leave_out(
         d[~(d > 0)] = np.nan
         residuals = targets - found.fitted + (found.slopes / d)[:, np.newaxis] * found.coefficients
         variances = found.variances + found.slopes**2 / d + noise / ordinary  # as in Calibration
+        alone = targets - found.fitted + (found.slopes / found.precisions)[:, np.newaxis] * found.coefficients
     variances = np.where(variances > 0, variances, np.inf)
     known = np.all(np.isfinite(residuals), axis=1)
     weights = relative_weights(weights, counted=counted)
-    return Calibration(targets[known], residuals[known], variances[known], weights[known], ordinary)
+    copied = share_of_copies(residuals, alone) if counted else 1.0
+    return Calibration(targets[known], residuals[known], variances[known], weights[known], ordinary, copied)

@@ -23,7 +23,7 @@ r_{k+1}             ``ordinary``        (p,) the largest deviation of the others
 
 import numpy as np
 
-from mercer._typing import FloatArray, IntArray
+from mercer._typing import AnyArray, FloatArray, IntArray
 from mercer.engine import ArrayRows, ArrayTable, Executor
 from mercer.kernels import Matern
 from mercer.kernels.median_distance import median_distance
@@ -78,7 +78,7 @@ def describe_outlying(targets: FloatArray, index: IntArray, numbers: IntArray) -
     )
 
 
-def far_from_others(deviations: FloatArray) -> tuple[FloatArray, FloatArray]:
+def far_from_others(deviations: FloatArray) -> tuple[FloatArray, AnyArray]:
     """The largest deviation of those not in question, (p,), and which (n, p) are too far from it."""
     n = len(deviations)
     most = max(1, int(_MOST * n))
@@ -95,8 +95,8 @@ def far_from_others(deviations: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _are_explained(
-    table: ArrayTable, some: IntArray, heights: FloatArray, far: FloatArray, executor: Executor
-) -> FloatArray:
+    table: ArrayTable, some: IntArray, heights: FloatArray, far: AnyArray, executor: Executor
+) -> AnyArray:
     """Which of some rows (k,) are predicted by the others to be as far from the median, on a logarithmic scale."""
     rows = table.rows.take(some).astype(np.float64, copy=False)
     fit = fit_exact(

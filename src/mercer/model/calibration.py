@@ -28,7 +28,7 @@ from scipy.stats import t as student
 from mercer._stored import Sometimes, stored
 from mercer._stored.checks import check_columns, check_finite, check_shape, need
 from mercer._typing import FloatArray, IntArray
-from mercer.engine import ArrayRows, ArrayTable, Executor, left_out_parts, relative_weights, unit_of
+from mercer.engine import ArrayRows, ArrayTable, Executor, left_out_parts, number_of, relative_weights, unit_of
 from mercer.model.expansion import KernelExpansion
 
 SAMPLE = 2048  # rows: the coverage of an interval is then known to half a percent
@@ -125,6 +125,7 @@ class Calibration:
     variances: FloatArray  # (k,), of a new observation, in units of σ²; infinite where it is not known
     weights: FloatArray  # (k,)
     ordinary: Sometimes[float] = 1.0  # weight of a new observation: the mean, or 1 of counts
+    copied: Sometimes[float] = 1.0  # mean square of residuals of rows left out with all their copies, relative to these
 
     def check_stored(self) -> None:
         """Refuse parts of different lengths."""
@@ -159,10 +160,13 @@ class Calibration:
         left = 1.0 - left_out_parts(weights, counted=counted) * leverages
         left[left <= 0] = np.nan
         residuals = fitted_residuals / left[:, np.newaxis]
+        whole = 1.0 - weights * leverages
+        whole[whole <= 0] = np.nan
+        copied = share_of_copies(residuals, fitted_residuals / whole[:, np.newaxis])
         variances = beyond + noise * leverages / left + noise / ordinary
         known = np.all(np.isfinite(residuals), axis=1) & np.isfinite(variances) & (variances > 0) & (weights > 0)
         weights = relative_weights(weights, counted=counted)
-        return cls(targets[known], residuals[known], variances[known], weights[known], ordinary)
+        return cls(targets[known], residuals[known], variances[known], weights[known], ordinary, copied)
 
     @classmethod
     def joined(cls, parts: Sequence[Calibration]) -> Calibration:
@@ -170,9 +174,8 @@ class Calibration:
         names = ("targets", "residuals", "variances", "weights")
         rows = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
         sizes = [len(part.weights) for part in parts]
-        return cls(
-            **rows, ordinary=float(np.average([part.ordinary for part in parts], weights=sizes)) if any(sizes) else 1.0
-        )
+        ordinary = float(np.average([part.ordinary for part in parts], weights=sizes)) if any(sizes) else 1.0
+        return cls(**rows, ordinary=ordinary, copied=max((part.copied for part in parts), default=1.0))
 
     @property
     def values(self) -> FloatArray:
@@ -203,12 +206,13 @@ class Calibration:
     def quantile(self, scale: FloatArray, coverage: float) -> tuple[FloatArray, bool]:
         """Half the width of an interval in standard deviations, (p,), and whether it is conformal.
 
-        It is the ⌈(k+1)·coverage⌉-th smallest standardised residual (of rows that count as often as their weight). Of
-        too few rows there is no such one; then Student's distribution stands in.
+        It is the ⌈(k+1)·coverage⌉-th smallest standardised residual, of k rows that count as often as their weight: of
+        relative weights as many as (Σω)²/Σω² says. Of too few rows there is no such one; then Student's distribution
+        stands in.
         """
         scores, weights = self.standardised(scale)
         scores = np.abs(scores)
-        total = max(float(np.sum(weights)), float(len(scores)))
+        total = number_of(weights, counted=True)  # relative weights are at most 1: the same
         needed = coverage * (total + 1)
         if needed > total:
             widest = student.ppf(0.5 + coverage / 2, max(total - 1, 1.0))
@@ -252,6 +256,14 @@ def leave_one_out(
         targets, fitted, posterior / noise, weights,
         noise=noise, counted=sample.counted, beyond=np.maximum(beyond, 0.0),
     )  # fmt: skip
+
+
+def share_of_copies(residuals: FloatArray, alone: FloatArray) -> float:
+    """Mean square of residuals (k, p) of rows left out with all their copies, relative to those of a single one."""
+    known = np.all(np.isfinite(residuals) & np.isfinite(alone), axis=1)
+    unit = _positive(np.max(np.abs(alone[known]), axis=0, initial=0.0))  # so that squares are numbers
+    one, all_of_them = (np.sum((each[known] / unit) ** 2) for each in (residuals, alone))
+    return float(all_of_them / one) if one > 0 else 1.0
 
 
 def _mean(values: FloatArray, weights: FloatArray) -> FloatArray:

@@ -69,6 +69,18 @@ def test_class_weights_are_weights_of_rows(wine):
     np.testing.assert_array_equal(by_class.decision_function(X), by_row.decision_function(X))
 
 
+@pytest.mark.parametrize("gone", ["barolo", "barbera"])
+def test_a_class_without_weight_is_known_and_not_predicted(wine, gone):
+    X, y = wine[0][:45], wine[1][:45]
+    by_class = unhurried(random_state=0, class_weight={gone: 0.0}).fit(X, y)
+    by_row = unhurried(random_state=0).fit(X, y, (y != gone).astype(float))
+    for model in (by_class, by_row):
+        assert model.classes_.tolist() == model.model_.classes_.tolist() == ["barbera", "barolo", "grignolino"]
+        assert gone not in model.predict(X)
+        assert np.mean(model.predict(X) == y, where=y != gone) > 0.9
+        assert model.predict_proba(X).shape == (45, 3)
+
+
 def test_it_is_saved_and_loaded(tmp_path, wine, model):
     X = wine[0]
     mercer.save(model, tmp_path / "model.mercer")

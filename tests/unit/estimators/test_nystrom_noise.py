@@ -81,7 +81,6 @@ def test_gcv_chooses_the_noise_of_the_least_score(data, basis, intercept):
 
 
 @each_intercept
-@pytest.mark.filterwarnings("ignore:sample_weight counts:UserWarning")
 def test_gcv_of_whole_weights_is_that_of_repeated_rows(data, basis, intercept):
     rows, targets, _, _ = data
     counts = np.random.default_rng(1).integers(0, 4, size=200)

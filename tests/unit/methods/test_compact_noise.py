@@ -66,7 +66,6 @@ def test_residuals_left_out_are_those_of_refitting(intercept):
         assert calibration.variances[place] == pytest.approx(variance, rel=1e-8)
 
 
-@pytest.mark.filterwarnings("ignore:sample_weight counts:UserWarning")
 def test_a_weight_of_two_is_the_row_twice():
     rows, targets, _ = draw(60)
     weights = np.random.default_rng(1).integers(1, 3, size=60)

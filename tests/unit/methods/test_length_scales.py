@@ -134,7 +134,6 @@ def test_sparse_rows_and_several_outputs():
     assert dense.kernel_.length_scale.shape == (6,)
 
 
-@pytest.mark.filterwarnings("ignore:sample_weight counts:UserWarning")
 def test_a_weight_of_two_is_the_row_twice():
     X, y = draw(60)
     weights = np.random.default_rng(1).integers(0, 3, size=60)
