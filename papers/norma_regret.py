@@ -20,6 +20,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -55,7 +56,7 @@ def measure(name: str, schedule: str, n_rows: int, budget: int) -> Regret:
     """The regret on one set of rows."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, size=(n_rows, 2))
-    options = {
+    options: dict[str, Any] = {
         "regularization": WEIGHT, "learning_rate": RATE, "schedule": schedule, "max_basis": budget,
         "truncation": 0.0, "intercept": False, "record": True,
     }  # fmt: skip

@@ -90,8 +90,9 @@ class GradientLearner:
         self.constants[1] = loss.shape
         self.n_seen, self.largest, self.longest = 0, 0.0, 0.0
         self.track = Prequential.nothing(p)
-        self._section: Section | None = None  # kernel values of the last rows, in memory that the next use again
-        self._table, self._priors = np.empty((0, 0)), np.empty(0)  # k(z, z)
+        self._section: Section | None = None  # kernel values of the last rows, in memory that is used again
+        self._table: FloatArray = np.empty((0, 0))
+        self._priors: FloatArray = np.empty(0)  # k(z, z)
 
     def learn(
         self, rows: FloatArray, targets: FloatArray, weights: FloatArray | None = None, *, record: bool = False

@@ -177,7 +177,7 @@ def _targets(model: Any, learner: GradientLearner, y: Any) -> FloatArray:
 
 def _norm(expansion: KernelExpansion) -> float:
     c = expansion.coefficients[:, 0]
-    return float(np.sqrt(max(c @ expansion.kernel(expansion.points) @ c, 0.0)))
+    return float(np.sqrt(max(float(c @ expansion.kernel(expansion.points) @ c), 0.0)))
 
 
 def _bound(
