@@ -174,6 +174,14 @@ class _Function:
         return np.asarray(cho_solve(cho_factor(self.hessian, lower=True), right))
 
     @property
+    def is_converged(self) -> bool:
+        """Whether the gap is closed, or the next step of Newton's method on the loss itself would gain nothing."""
+        minimal = (
+            self._settings.loss.squared and self.search.decrement <= _ROUNDED * self._settings.tol * self.objective
+        )
+        return self.is_done and (minimal or self.relative_gap <= max(self._settings.tol, _ROUNDED))
+
+    @property
     def relative_gap(self) -> float:
         """Of the objective."""
         return max(self.gap, 0.0) / self.objective if self.objective > 0 else 0.0
@@ -271,7 +279,7 @@ def fit_support_vectors(
         gaps=gaps,
         objectives=np.array([each.objective for each in functions]),
         n_passes=max(fit.n_passes for fit in fits),
-        converged=all(f.is_done and f.relative_gap <= max(settings.tol, _ROUNDED) for f in functions),
+        converged=all(each.is_converged for each in functions),
         calibration=_calibration(table, frame, fits, shift),
     )
 
