@@ -38,7 +38,7 @@ _PLAIN_ERROR = 1e-3  # largest share of the least eigenvalue of a Hessian that r
 # Rows on which a search begins, for each basis point and at least, and how many times as many make that worthwhile.
 _BEGINNING, _FEWEST, _WORTHWHILE = 16, 4096, 4
 _BEGUN = 1e-3  # duality gap of that beginning
-_FLOOR = 1e-3  # share of Σc that the intercept's curvature is given, as it may have none where no row is free
+_FLOOR = 1e-3  # share of Σc that the intercept's curvature is given where no row is free, as it then has none
 _SETTLED = 0.1  # a smoothed loss is minimised until the next step gains less than this share of the strain
 _SHARPER, _EASILY = 4.0, 6  # by what σ grows where a minimum took no more passes than that
 _STIFF = 100.0  # σ/c that smoothed losses may reach
@@ -152,7 +152,7 @@ class _Function:
         gradient[:-1] += position[:-1]
         hessian[np.diag_indices(len(position) - 1)] += 1.0
         if self._settings.intercept:
-            hessian[-1, -1] = max(hessian[-1, -1], self._floor)
+            hessian[-1, -1] += self._floor if hessian[-1, -1] == 0 else 0.0
         else:
             gradient[-1] = hessian[-1, :-1] = hessian[:-1, -1] = 0.0
             hessian[-1, -1] = 1.0
@@ -172,6 +172,14 @@ class _Function:
     def solve(self, right: FloatArray) -> FloatArray:
         """H⁻¹ right, H as it was at the minimum."""
         return np.asarray(cho_solve(cho_factor(self.hessian, lower=True), right))
+
+    @property
+    def is_converged(self) -> bool:
+        """Whether the gap is closed, or the next step of Newton's method on the loss itself would gain nothing."""
+        minimal = (
+            self._settings.loss.squared and self.search.decrement <= _ROUNDED * self._settings.tol * self.objective
+        )
+        return self.is_done and (minimal or self.relative_gap <= max(self._settings.tol, _ROUNDED))
 
     @property
     def relative_gap(self) -> float:
@@ -271,7 +279,7 @@ def fit_support_vectors(
         gaps=gaps,
         objectives=np.array([each.objective for each in functions]),
         n_passes=max(fit.n_passes for fit in fits),
-        converged=all(f.is_done and f.relative_gap <= max(settings.tol, _ROUNDED) for f in functions),
+        converged=all(each.is_converged for each in functions),
         calibration=_calibration(table, frame, fits, shift),
     )
 

@@ -15,8 +15,9 @@ from mercer._typing import FloatArray
 
 _DECREASE = 1e-4  # share of what the slope promises that a step must gain (Armijo)
 _FLAT = 0.1  # share of the slope at which the middle of a line is good enough, whatever the value says
+_HALF = 0.5  # share of the slope that is left where a step was made longer
 _LONGEST = 4.0  # times a step that goes on downhill
-_MOST_CUTS = 40
+_MOST_CUTS = 60
 _INSIDE = 0.1  # of a bracket, from its ends
 _SHIFTS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4)  # shares of the diagonal that rounding may ask for
 _ROUNDING = 8 * float(np.finfo(np.float64).eps)  # of values that are compared
@@ -60,8 +61,9 @@ class NewtonSearch:
     def _accepts(self, value: float, slope: float) -> bool:
         if abs(slope) <= _FLAT * abs(self._slope):
             return True
-        promised = _DECREASE * self._length * self._slope
-        return value <= self._value + promised and slope >= self._slope * (1 - _FLAT)
+        # A step may end early only where a longer one was tried, or gains little more.
+        far_enough = np.isfinite(self._high[0]) or slope >= self._slope * (1 - _FLAT if self._length <= 1 else _HALF)
+        return far_enough and value <= self._value + _DECREASE * self._length * self._slope
 
     def _cut(self, slope: float) -> None:
         """Bracket the minimum along the line, where the slope vanishes, and go to where a secant says it is."""
@@ -73,7 +75,9 @@ class NewtonSearch:
         if not np.isfinite(high):
             self._length *= _LONGEST
         else:
-            share = falling / (falling - rising) if np.isfinite(rising) else 0.0
+            # Every other time the middle: where slopes differ by magnitudes, secants stay at one end.
+            by_secant = np.isfinite(rising) and self._cuts % 2 == 0
+            share = falling / (falling - rising) if by_secant else 0.5
             self._length = low + min(max(share, _INSIDE), 1 - _INSIDE) * (high - low)
         self._cuts += 1
         self.is_stuck = self._cuts > _MOST_CUTS

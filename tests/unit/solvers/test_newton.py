@@ -81,3 +81,16 @@ def test_the_decrement_is_what_a_step_gains_where_the_piece_stays_the_same(cost)
     near.tell(*evaluate(near.trial))
     gained = value - evaluate(near.trial)[0]
     assert abs(gained - near.decrement) <= 1e-12 * value
+
+
+@pytest.mark.parametrize("factor", [1e-5, 1e5])
+def test_steps_that_are_far_too_long_or_short_are_mended(factor):
+    # steep on one side of the minimum, flat on the other
+    def evaluate(x):
+        slack = max(1 - x[0], 0.0)
+        return 1e3 * slack**2 + 1e-2 * x[0], np.array([-2e3 * slack + 1e-2]), np.array([[2e3 * factor]])
+
+    search = NewtonSearch(np.zeros(1))
+    for _ in range(200):
+        search.tell(*evaluate(search.trial))
+    assert evaluate(search.point)[0] - (1e-2 - 2.5e-8) < 1e-7
