@@ -78,8 +78,10 @@ class Sequential(BasisStrategy):
             novelty_tol=float(self.novelty_tol),
             gain_tol=float(self.gain_tol) if self.selection == "supervised" else None,
         )
-        learner = SequentialLearner(task.kernel, rules, task.rows.n_features, task.targets.shape[1])
+        # The learner has at least one output, which novelty does not depend on.
+        targets = task.targets if task.targets.shape[1] else np.broadcast_to(0.0, (task.rows.n_rows, 1))
+        learner = SequentialLearner(task.kernel, rules, task.rows.n_features, targets.shape[1])
         seen = np.arange(task.rows.n_rows) if task.weights is None else np.flatnonzero(task.weights > 0)
-        learn_table(learner, ArrayTable(task.rows, task.targets, task.weights))
+        learn_table(learner, ArrayTable(task.rows, targets, task.weights))
         note = task.note(len(learner.points), "no other row was new and useful enough")
         return Basis(points=learner.points, index=seen[learner.recursion.births], note=note)

@@ -20,7 +20,7 @@ both = pytest.mark.parametrize("root", ["symmetric", "cholesky"])
 @pytest.mark.parametrize(("kernel", "options"), KERNELS, ids=["gaussian", "polynomial"])
 def test_on_the_same_landmarks_it_is_nystroem(data, basis, kernel, options):
     rows, _, new, _ = data
-    landmarks = basis[:6] if isinstance(kernel, Polynomial) else basis  # a quadratic in two variables has rank 6
+    landmarks = rows[:6] if isinstance(kernel, Polynomial) else basis  # a quadratic in two variables has rank 6
     peer = Nystroem(n_components=len(landmarks), **options).fit(landmarks)
     model = NystromFeatures(kernel, basis=peer.components_).fit(rows)
     np.testing.assert_allclose(model.transform(new), peer.transform(new), rtol=0, atol=1e-8)

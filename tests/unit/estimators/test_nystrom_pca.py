@@ -300,15 +300,15 @@ STRATEGIES = [cls for cls in vars(mercer.basis).values() if inspect.isclass(cls)
 
 @pytest.mark.parametrize("strategy", [cls for cls in STRATEGIES if cls is not BasisStrategy])
 def test_any_strategy_that_needs_no_targets(data, strategy):
-    rows, _, new, _ = data
+    rows = data[0]
     model = NystromPCA(Gaussian(0.7), n_components=2, n_basis=30, basis=strategy(), random_state=0)
     if strategy().needs_targets:
         with pytest.raises(ValueError, match=rf"basis={strategy.__name__}\(\) chooses points by targets.*'uniform'"):
             model.fit(rows)
         return
     exact = NystromPCA(Gaussian(0.7), n_components=2, n_basis=1000).fit(rows)
-    error = np.max(np.abs(turned(model.fit(rows).transform(new), exact.transform(new)) - exact.transform(new)))
-    assert error < 0.2 * np.max(np.abs(exact.transform(new)))
+    shares = model.fit(rows).explained_variance_ / exact.explained_variance_
+    assert np.all((shares > 0.5) & (shares < 1 + 1e-9))
 
 
 def test_targets_are_ignored_by_the_basis_too(data):
