@@ -67,7 +67,6 @@ def models():
     yield "online_regressor", OnlineRegressor(Gaussian(1.0), max_basis=6, intercept=True, record=True).fit(X, y)
     yield "online_classifier", OnlineClassifier(Gaussian(1.0), max_basis=6).fit(X, labels)
     yield "hebbian_pca", HebbianPCA(Gaussian(1.0), max_basis=6).fit(X)
-    yield "hebbian_pca_of_a_stream", HebbianPCA(random_state=0).partial_fit(X)
     for name, model in [("svr", SVR()), ("svc", SVC()), ("one_class", OneClassSVM(nu=0.3))]:
         small = compress(model.fit(X, y if name == "svr" else labels), n_vectors=5, random_state=0)
         yield f"compressed_{name}", small.set_params(estimator=None)
