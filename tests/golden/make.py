@@ -81,7 +81,6 @@ def models():
     yield "online_regressor", OnlineRegressor(Gaussian(1.0), max_basis=6, intercept=True, record=True).fit(X, y)
     yield "online_classifier", OnlineClassifier(Gaussian(1.0), max_basis=6).fit(X, labels)
     yield "hebbian_pca", HebbianPCA(Gaussian(1.0), max_basis=6).fit(X)
-    yield "hebbian_pca_of_a_stream", HebbianPCA(random_state=0).partial_fit(X)
     yield "norma_regressor", NormaRegressor(Gaussian(1.0), loss="huber", max_basis=6, record=True).fit(X, y)
     yield "norma_classifier", NormaClassifier(Gaussian(1.0), max_basis=6).fit(X, labels)
     yield "norma_novelty_detector", NormaNoveltyDetector(Gaussian(1.0), nu=0.3).fit(X)
