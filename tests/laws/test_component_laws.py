@@ -68,8 +68,8 @@ def test_whole_weights_are_repetitions_and_weight_zero_is_absence(problem, kerne
     options = {"kernel": kernel, "basis": basis, "n_jobs": 1}
     weighted = NystromPCA(**options).fit(rows, sample_weight=counts)
     repeated = NystromPCA(**options).fit(np.repeat(rows, counts, axis=0))
-    # A direction whose variance is nearly rounding is kept by one and not by the other. Rows that were seen have next to
-    # nothing along it, others may have.
+    # A direction whose variance is nearly rounding may be kept by one and not by the other. Rows that were seen have
+    # next to nothing along it, others may have.
     seen = rows[counts > 0]
     assert_close(*grams(weighted.transform(seen), repeated.transform(seen)), weighted)
 
