@@ -19,7 +19,7 @@ def test_the_regret_stays_under_the_bound(name, schedule):
 def test_an_adversary_makes_every_row_wrong():
     found = measure("adversary", "inverse_sqrt", 60, 60)
     losses = np.diff(found.risk, prepend=0.0)
-    assert np.all(losses >= 1.0)  # of the hinge
+    assert np.all(losses >= 1.0 - 1e-9)  # of the hinge
 
 
 def test_report_and_picture_are_written(tmp_path, monkeypatch):

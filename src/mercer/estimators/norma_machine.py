@@ -61,6 +61,11 @@ class NormaState:
         return Calibration(targets, residuals, track.variances[late], track.weights[late])
 
 
+def _as_history(recorded: FloatArray) -> list[FloatArray]:
+    """What is recorded of rows, (n, 3, p), as a table, if there is any."""
+    return [recorded.reshape(len(recorded), -1)] if len(recorded) else []
+
+
 def _learned(path: str, doc: str) -> Any:
     """A property of what was learned: an attribute of the learner."""
 
@@ -147,7 +152,7 @@ class NormaMachine(MappedRows, Shell):
             recorded = again.learn(before.rows, before.targets, before.weights, record=self._records)
             learner = again
             if hasattr(self, "_state"):
-                self._state = replace(self._state, history=[recorded.reshape(len(recorded), -1)])
+                self._state = replace(self._state, history=_as_history(recorded))
             first = None if len(first.rows) >= FIRST else first
         self._learn(learner, table, first, history=self._state.history if hasattr(self, "_state") else ())
 
@@ -161,8 +166,7 @@ class NormaMachine(MappedRows, Shell):
         """Learn the rows of a table; the learner is changed, and becomes the model."""
         make_executor(self)  # which refuses n_jobs=0 before anything is learned
         recorded = descend_table(learner, table, record=self._records, verbose=int(self.verbose))
-        found = [recorded.reshape(len(recorded), -1)] if len(recorded) else []
-        self._state = NormaState(learner, [*history, *found], first)
+        self._state = NormaState(learner, [*history, *_as_history(recorded)], first)
         self._check_steps()
 
     def _resolved(self, table: ArrayTable) -> tuple[Kernel, Units]:
@@ -259,8 +263,7 @@ class NormaMachine(MappedRows, Shell):
             return
         learner = self._learner.copy()
         recorded = learner.learn(row, target, np.array([weight]), record=self._records)
-        if len(recorded):
-            self._state.history.append(recorded.reshape(1, -1))
+        self._state.history.extend(_as_history(recorded))
         self._state = NormaState(learner, self._state.history)
 
     def _evaluate_one(self, row: FloatArray) -> FloatArray:
