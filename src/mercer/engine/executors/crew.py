@@ -93,7 +93,7 @@ class Crew:
 
     def _next(self, ahead: int) -> int | None:
         with self._turn:
-            while not self._stopped and self._handed_out >= self._collected + ahead:
+            while not self._stopped and self._collected + ahead <= self._handed_out < len(self._pieces):
                 self._turn.wait(_PATIENCE)
             if self._stopped or self._handed_out == len(self._pieces):
                 return None
