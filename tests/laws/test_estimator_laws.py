@@ -64,7 +64,8 @@ def tolerance_of(model, rows, targets, weights, new):
     of_mean = np.sum(np.abs(np.linalg.solve(system, targets[kept])))
     of_variance = np.max(np.sum(np.abs(np.linalg.solve(system, model.kernel_(rows[kept], new))), axis=0))
     smallest_std = np.min(model.predict(new, return_std=True)[1])
-    return max(TOLERANCE, error * of_mean, error * of_variance / smallest_std)
+    of_std = of_variance / smallest_std if smallest_std > 0 else 0.0  # of targets that are all alike it is zero
+    return max(TOLERANCE, error * of_mean, error * of_std)
 
 
 def assert_same_model(actual, expected, new, tolerance=TOLERANCE):

@@ -58,7 +58,7 @@ def test_vanilla_gives_up_by_memory_and_by_time_and_says_so(monkeypatch):
 def test_what_is_kept_is_not_measured_again(tmp_path, monkeypatch):
     path = tmp_path / "results.json"
     first = paper.run(SMALL, kept=Kept(path, repr(SMALL)))
-    monkeypatch.setattr(paper, "_measure", None)
+    monkeypatch.setattr(paper, "_measure", lambda *_: pytest.fail("measured again"))
     again = paper.run(SMALL, kept=Kept(path, repr(SMALL)))
     np.testing.assert_array_equal(first["SVM"]["vanilla"].seconds, again["SVM"]["vanilla"].seconds)
 

@@ -23,7 +23,11 @@ with event.install_recorder("numba:compile") as recorder:
             member = getattr(mercer, name)
             if inspect.isclass(member) and issubclass(member, BaseEstimator):
                 model = member()
-                model.fit(rows, y > 0 if is_classifier(model) else y).predict(rows)
+                model.fit(rows, y > 0 if is_classifier(model) else y)
+                if not hasattr(model, "predict"):
+                    model.transform(rows)
+                    continue
+                model.predict(rows)
                 if "return_std" in inspect.signature(model.predict).parameters:
                     model.predict(rows, return_std=True)
                 if hasattr(model, "predict_proba"):

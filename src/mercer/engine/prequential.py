@@ -114,7 +114,7 @@ class Prequential:
         )
         return replace(new, **self._joined(new, forgetting))
 
-    def of_fit(self, squares: FloatArray, weight: float, count: int, *, free: bool) -> Prequential:
+    def of_fit(self, squares: FloatArray, weight: float, count: float, *, free: bool) -> Prequential:
         """With the sums q and N of a fit to all rows; the sample stays."""
         return replace(self, squares=squares, weight=max(weight - free, 0.0), count=float(max(count - free, 0)))
 

@@ -219,9 +219,9 @@ class SequentialLearner:
         recursion.cost = float(np.sum(recursion.rules.scored(costs)))
         recursion.hidden_cost = float(np.sum(costs)) - recursion.cost
         track = self.track or Prequential.nothing(self.n_outputs)
-        self.track = track.of_fit(
-            np.maximum(costs, 0.0) / recursion.rules.noise, sums.total_weight, sums.n_rows, free=self.has_constant
-        )
+        squares, n_targets = np.maximum(costs, 0.0) / recursion.rules.noise, sums.n_targets
+        count = sums.n_rows if sums.counted else n_targets
+        self.track = track.of_fit(squares, n_targets, count, free=self.has_constant)
 
     def map_outputs(self, signs: FloatArray) -> None:
         """Go on with other outputs, each of which is plus or minus one of these: columns of ``signs`` (p, q)."""
