@@ -215,6 +215,25 @@ def test_a_single_row_again_and_again_has_no_component():
     assert model.partial_fit(X).transform(NEW).shape == (25, 2)
 
 
+def test_rows_without_a_kernel_value_join_nothing():
+    zeros = np.zeros((5, 2))
+    with pytest.raises(ValueError, match="n_samples=5: there is no component"):
+        HebbianPCA(Linear()).fit(zeros)
+    model = HebbianPCA(Linear()).partial_fit(zeros)
+    assert (model.n_components_, model.n_seen_, len(model.basis_)) == (0, 5, 0)
+    together = HebbianPCA(Linear()).partial_fit(np.vstack([zeros, X]))
+    np.testing.assert_allclose(model.partial_fit(X).transform(NEW), together.transform(NEW), rtol=1e-9)
+
+
+def test_a_mean_that_hides_how_rows_differ_is_said():
+    with pytest.raises(ValueError, match=r"novelty_tol=0\.001\. Subtract large means of the features"):
+        HebbianPCA(Linear()).fit(X + 1e6)
+    with pytest.warns(UserWarning, match="there are 1 components.* subtract large means of the features"):
+        HebbianPCA(Linear()).fit(X + 1e3)
+    apart = HebbianPCA(Linear(), novelty_tol=0.0, n_epochs=200).fit(X + 1e3)
+    np.testing.assert_allclose(apart.explained_variance_, PCA(2).fit(X).explained_variance_ * 59 / 60, rtol=0.01)
+
+
 # --------------------------------------------------------------------------------------------------------------- steps
 
 
