@@ -13,17 +13,20 @@ from sklearn.model_selection import GridSearchCV, cross_val_score, cross_validat
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+import mercer
 from mercer import NystromRegressor
 from mercer.kernels import Gaussian, Linear, Matern, Wendland
 from tests.walks import (
     COMPACT,
     ESTIMATORS,
+    ONLINE,
     SUPERVISED,
     WEIGHTED,
     answers,
     each_estimator,
     each_online,
     each_supervised,
+    of_kind,
     output,
     over,
     strengths,
@@ -80,6 +83,13 @@ def test_mixed_numeric_columns_of_a_frame(estimator, rows):
     expected = estimator().fit(frame.to_numpy(dtype=np.float64), y)
     actual = output(estimator().fit(frame, y), frame)
     np.testing.assert_allclose(actual, output(expected, frame.to_numpy(dtype=np.float64)), rtol=1e-12, atol=1e-12)
+
+
+@over("estimator", of_kind(ESTIMATORS, "transformer"))
+def test_a_loaded_transformer_makes_the_same_frames(estimator, rows, tmp_path):
+    model = estimator(Gaussian(1.0)).set_output(transform="pandas").fit(rows)
+    mercer.save(model, tmp_path / "model")
+    pd.testing.assert_frame_equal(mercer.load(tmp_path / "model").transform(rows), model.transform(rows))
 
 
 @each_online
@@ -228,7 +238,7 @@ def test_sample_weight_without_a_request_is_refused(estimator, rows):
         )
 
 
-@each_online
+@over("estimator", [cls for cls in ONLINE if cls in WEIGHTED])
 def test_partial_fit_requests_sample_weight(estimator):
     with sklearn.config_context(enable_metadata_routing=True):
         request = estimator().set_partial_fit_request(sample_weight=True).get_metadata_routing()

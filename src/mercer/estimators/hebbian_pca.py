@@ -6,7 +6,6 @@ from dataclasses import field
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from mercer._stored import Sometimes, stored
 from mercer._stored.checks import check_columns, check_estimator, check_finite, need
@@ -14,12 +13,13 @@ from mercer._typing import FloatArray, RandomState
 from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted, is_fitted, parameters
 from mercer.engine import ArrayRows, ArrayTable
 from mercer.estimators.kernel_parameter import KernelParameter
-from mercer.estimators.shell import all_or_nothing, make_executor, on_its_threads, read_rows
+from mercer.estimators.shell import all_or_nothing, make_executor, read_rows
+from mercer.estimators.transformation import KernelTransformer
 from mercer.exceptions import warn
 from mercer.kernels import Kernel
 from mercer.methods.frame import given_kernel, resolve_kernel
 from mercer.methods.hebbian import HebbianLearner, Rules, pass_over_table, stream
-from mercer.model import Components, KernelExpansion, Outputs
+from mercer.model import KernelExpansion
 from mercer.solvers.hebbian import ANNEALED, CONSTANT, EIGENVALUE, SPREAD, Gains
 
 _FIRST = 128  # rows by which a median length scale is decided
@@ -28,7 +28,7 @@ _RULES = {"constant": CONSTANT, "annealed": ANNEALED, "eigenvalue": EIGENVALUE}
 
 @stored
 @parameters
-class HebbianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelParameter, BaseEstimator):
+class HebbianPCA(KernelTransformer, KernelParameter):
     r"""Kernel PCA of a stream by the kernel Hebbian algorithm: no kernel matrix, each row is seen once, or some times.
 
     With :math:`v(x) = L^{-1}k_m(x)`, :math:`K_{mm} = LL^\top`, the coordinates of a row on a dictionary of m rows, and
@@ -217,26 +217,22 @@ class HebbianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelParame
         """Refuse rows without any variance; warn if there are fewer components than asked for."""
         if not self.n_components_:
             raise ValueError(
-                f"n_samples={n_rows}: there is no component, as X has no two rows that the kernel tells apart."
+                f"n_samples={n_rows}: there is no component, as the kernel tells no two rows of X apart, by more than "
+                f"rounding and novelty_tol={self.novelty_tol:g}. Subtract large means of the features, or choose a "
+                "smaller novelty_tol or a shorter length scale."
             )
         if self.n_components_ < self.n_components:
             warn(
                 f"n_components={self.n_components}, but the rows span only {self.n_components_} dimensions on a "
                 f"dictionary of {len(self.basis_)} rows: there are {self.n_components_} components. Choose a smaller "
-                "n_components or novelty_tol, a larger max_basis, or a shorter length scale.",
+                "n_components or novelty_tol, a larger max_basis or a shorter length scale, and subtract large means "
+                "of the features.",
                 UserWarning,
             )
 
     def _rules(self) -> Rules:
         gains = Gains(_RULES[self.gain], float(self.learning_rate), float(self.decay))
         return Rules(int(self.max_basis), float(self.novelty_tol), gains)
-
-    @on_its_threads
-    def transform(self, X: Any) -> FloatArray:
-        """Components (n, n_components_) of the rows of X."""
-        check_is_fitted(self)
-        rows = read_rows(self, X, reset=False)
-        return np.asarray(self.outputs_.predict(self.expansion_.evaluate(rows, executor=make_executor(self))))
 
     @property
     def expansion_(self) -> KernelExpansion:
@@ -247,12 +243,6 @@ class HebbianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelParame
                 f"there is no component yet: the kernel does not tell the {self.n_seen_} row(s) so far apart."
             )
         return self._learner.expansion
-
-    @property
-    def outputs_(self) -> Outputs:
-        """What the columns of the expansion mean."""
-        check_is_fitted(self)
-        return Components()
 
     @property
     def kernel_(self) -> Kernel:
@@ -297,18 +287,8 @@ class HebbianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelParame
         check_is_fitted(self)
         return self._learner.n_steps
 
-    @property
-    def _n_features_out(self) -> int:
-        return self.n_components_
-
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_learner")
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
 
     def check_stored(self) -> None:
         """Refuse an archive whose parts do not fit together."""

@@ -46,7 +46,7 @@ class NystromPCA(KernelTransformer, SummedOnBasis):
         m; if there are fewer rows, all are taken.
     basis : str, strategy or array (m, d), default="uniform"
         How basis points (landmarks) are chosen: a name, a strategy of ``mercer.basis`` that needs no targets, or the
-        points themselves. ``partial_fit`` chooses them from the first rows it is given.
+        points themselves. ``partial_fit`` chooses them from the rows of its first call alone: give it many.
     whiten : bool, default=False
         Whether to divide components by their standard deviations, so that all have a variance of 1 on the rows seen.
     inverse : {"ridge", "fixed_point"} or None, default="ridge"
@@ -188,7 +188,8 @@ class NystromPCA(KernelTransformer, SummedOnBasis):
         wanted, found = self._summary.settings.n_components, len(components.variances)
         if is_new and components.note and wanted is not None:
             plural = "component is" if found == 1 else "components are"
-            warn(f"n_components={wanted}, but {found} {plural} used: {components.note}", UserWarning)
+            fewer = f", but {found} {plural} used" if found < wanted else ""
+            warn(f"n_components={wanted}{fewer}: {components.note}", UserWarning)
         return components
 
     @property

@@ -121,7 +121,7 @@ class HebbianLearner:
 
     def _look_beyond(self, features: FloatArray) -> None:
         r, m = self.directions.shape
-        if m <= r:
+        if 0 < m <= r:
             self.off_hull = max(self.off_hull, off_hull(features, self.dictionary))
 
     @property
@@ -141,7 +141,7 @@ class HebbianLearner:
         if m > r:
             return int(r)
         largest = float(np.max(self.dictionary.kernel.diagonal(self.dictionary.points), initial=0.0))
-        return int(min(r, m - (self.off_hull <= _ROUNDING * largest)))
+        return int(min(r, max(m - (self.off_hull <= _ROUNDING * largest), 0)))
 
     @cached_property
     def expansion(self) -> KernelExpansion:
@@ -320,6 +320,8 @@ def pass_over_table(
     sequence = Sequence(verbose=executor.verbose)
     sequence.reduce(_Stream(learner, rules, choose=True), table)
     dictionary = learner.dictionary
+    if not len(dictionary.points):  # k(x, x) is zero on all rows
+        return
     features: Features | None = dictionary.features
     if _NUMBER * table.n_rows * len(dictionary.points) <= working_memory_bytes():
         kept = feature_matrix(table.rows, dictionary.features, executor=executor)

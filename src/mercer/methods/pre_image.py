@@ -37,14 +37,13 @@ _STEPS = 200
 _MOVED = 1e-10  # share of the spread of the basis points: a row that moves less has arrived
 
 
-def fitted_inverse(
-    components: PrincipalComponents, sample: Sample, *, counted: bool, executor: Executor
-) -> KernelExpansion:
+def fitted_inverse(components: PrincipalComponents, sample: Sample, *, executor: Executor) -> KernelExpansion:
     """Return a function from components to rows, by kernel ridge regression on a sample of the rows."""
-    table = sample.table(counted=counted)
-    values = components.expansion.evaluate(table.rows, executor=executor)
-    targets = table.rows.read(0, table.n_rows)
-    table = replace(table, rows=ArrayRows(values, checked=True), labels=targets)
+    # Equal rows are one of their weight. As rows that agree by chance they would be evidence that there is no noise.
+    rows, place = np.unique(np.asarray(sample.rows, dtype=np.float64), axis=0, return_inverse=True)
+    weights: FloatArray = np.bincount(place.ravel(), sample.weights)  # type: ignore[assignment]  # of float weights
+    values = components.expansion.evaluate(ArrayRows(rows, checked=True), executor=executor)
+    table = ArrayTable(ArrayRows(values, checked=True), labels=rows, weights=weights, relative=True)
     index = sample_rows(np.arange(len(values)), _BASIS)
     kernel = Matern("median", nu=2.5).resolve(values[:_MEDIAN])
     frame = Frame.build(kernel, Basis(np.ascontiguousarray(values[index]), index), np.dtype(np.float64))

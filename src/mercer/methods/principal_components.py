@@ -92,9 +92,11 @@ def solve(frame: Frame, statistics: NormalStatistics, *, n_components: int | Non
     covariance = sums.gram / weight - np.outer(mean, mean)
     first = 0 if n_components is None else max(m - n_components, 0)
     variances, vectors = eigh(covariance, subset_by_index=[first, m - 1], check_finite=False, overwrite_a=True)
-    number = int(np.sum(variances > _least_variance(frame, statistics)))
-    variances, vectors = variances[::-1][:number], vectors[:, ::-1][:, :number]
-    note = _note(number, n_components, m)
+    variances, vectors = variances[::-1], vectors[:, ::-1]
+    above = variances > np.maximum(_least_variance(frame, statistics), _tile_rounding(frame, vectors))
+    number = len(above) if np.all(above) else int(np.argmin(above))
+    variances, vectors = variances[:number], vectors[:, :number]
+    note = _note(number, n_components, frame)
     if number == 0:  # rows that do not differ: no direction is better than another
         variances, vectors = np.zeros(1), np.zeros((m, 1))
     # The basis points have the components (L - 1v̄ᵀ)U; of each, the one that is farthest out is positive.
@@ -135,12 +137,22 @@ def _least_variance(frame: Frame, statistics: NormalStatistics) -> float:
     return _ROUNDINGS * rounding / weight
 
 
-def _note(number: int, wanted: int | None, n_basis: int) -> str:
+def _tile_rounding(frame: Frame, vectors: FloatArray) -> FloatArray:
+    """The smallest variance along each direction that is no rounding of kernel values: of float32 tiles, above all."""
+    # uᵀv = aᵀk_m with a = L⁻ᵀu, and each of the m kernel values is known to eps.
+    weights = np.linalg.norm(frame.unwhiten(vectors), axis=0)
+    return np.asarray(_ROUNDINGS * (float(np.finfo(frame.dtype).eps) * frame.largest_kernel * weights) ** 2)
+
+
+def _note(number: int, wanted: int | None, frame: Frame) -> str:
+    rounding = "the rounding of float32, which float64 rows have not" if frame.dtype == np.float32 else "rounding"
     if number == 0:
-        return "the rows do not differ: the only component is zero."
+        return f"the rows do not differ above {rounding}: the only component is zero."
     if wanted is None or number == wanted:
         return ""
-    return f"the rows vary in no more than {number} directions above rounding, on {n_basis} basis points."
+    points = f"{len(frame.lower)} basis point{'s' * (len(frame.lower) > 1)}"
+    note = f"the rows vary in no more than {number} direction{'s' * (number > 1)} above {rounding}, on {points}."
+    return f"{note} {frame.basis.note}".strip()
 
 
 def _signs(at_basis: FloatArray) -> FloatArray:

@@ -102,7 +102,7 @@ class PrincipalSummary:
     def _inverse(self) -> KernelExpansion | None:
         if self.sample is None:
             return None
-        return fitted_inverse(self.components, self.sample, counted=self.statistics.counted, executor=Threads(1))
+        return fitted_inverse(self.components, self.sample, executor=Threads(1))
 
     def _sampled(self, table: ArrayTable) -> Sample | None:
         """The sample with rows of the table; none if rows were seen of which none were kept."""

@@ -171,10 +171,25 @@ def test_more_components_than_directions(data):
     with pytest.warns(UserWarning, match="n_components=9, but 4 components are used: the rows vary in no more than 4"):
         model = NystromPCA(Gaussian(1.0), n_components=9).fit(rows)
     assert model.n_components_ == model.transform(rows).shape[1] == len(model.explained_variance_) == 4
-    assert "4 directions above rounding, on 5 basis points" in model.components_note_
+    assert (
+        "4 directions above rounding, on 5 basis points. 40 of 500 points: there are no more rows."
+        in model.components_note_
+    )
     variances, components = dense(Gaussian(1.0), data[0][:5], rows, data[2])
     np.testing.assert_allclose(model.explained_variance_, variances[:4], rtol=1e-9)
     assert_same_components(model.transform(data[2]), components[:, :4])
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(1.0), Gaussian(30.0), Matern(3.0)], ids=str)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_components_of_float32_rows_are_no_rounding(kernel, seed):
+    rows = np.random.default_rng(seed).normal(size=(1000, 1)).astype(np.float32)
+    model = NystromPCA(kernel, n_basis=100, random_state=0).fit(rows)
+    double = NystromPCA(kernel, basis=model.basis_).fit(rows.astype(np.float64))
+    assert 1 < model.n_components_ <= double.n_components_
+    np.testing.assert_allclose(model.explained_variance_, double.explained_variance_[: model.n_components_], rtol=0.01)
+    with pytest.warns(UserWarning, match="above the rounding of float32, which float64 rows have not"):
+        model.set_params(n_components=100).fit(rows)
 
 
 @pytest.mark.parametrize("whiten", [False, True])
@@ -186,8 +201,9 @@ def test_rows_that_do_not_differ(data, n, whiten):
     np.testing.assert_array_equal(model.explained_variance_, [0.0])
     np.testing.assert_array_equal(model.explained_variance_ratio_, [0.0])
     np.testing.assert_allclose(model.inverse_transform(np.zeros((3, 1))), np.repeat(data[0][:1], 3, axis=0), rtol=1e-6)
-    with pytest.warns(UserWarning, match="n_components=2, but 1 component is used: the rows do not differ"):
-        model.set_params(n_components=2).fit(np.repeat(data[0][:1], n, axis=0))
+    for asked, what in ((1, "n_components=1: "), (2, "n_components=2, but 1 component is used: ")):
+        with pytest.warns(UserWarning, match=f"{what}the rows do not differ above rounding"):
+            model.set_params(n_components=asked).fit(np.repeat(data[0][:1], n, axis=0))
 
 
 def test_the_first_batch_may_be_one_row(data, basis):
@@ -246,6 +262,21 @@ def test_fixed_points_are_where_the_distance_to_the_image_is_stationary(data, ba
     np.testing.assert_allclose(again[inside], found[inside], rtol=0, atol=1e-4)
     best = np.max(gamma @ kernel(model.basis_), axis=1)
     assert np.all(np.sum(terms, axis=1) >= best - 1e-10)
+
+
+def test_copies_of_rows_are_no_evidence_of_rows_without_noise():
+    rows, new = np.split(np.random.default_rng(0).normal(size=(400, 4)), [300])
+    options = {"kernel": Gaussian(2.0), "n_components": 3, "basis": rows[:40]}
+    once = NystromPCA(**options).fit(rows)
+    values, counts = once.transform(new), np.repeat([1, 3], 150)
+    weighted = NystromPCA(**options).fit(rows, sample_weight=counts)
+    repeated = NystromPCA(**options).fit(np.repeat(rows, counts, axis=0))
+    scaled = NystromPCA(**options).fit(rows, sample_weight=1e-6 * counts)
+    found = weighted.inverse_transform(values)
+    for other in (repeated, scaled):
+        np.testing.assert_allclose(other.inverse_transform(values), found, rtol=0, atol=1e-6)
+    error = np.mean((once.inverse_transform(values) - new) ** 2)
+    assert np.mean((weighted.inverse_transform(weighted.transform(new)) - new) ** 2) < 1.2 * error
 
 
 def test_fixed_points_of_images_of_rows_are_the_rows(data):
