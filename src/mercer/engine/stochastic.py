@@ -70,8 +70,9 @@ class GradientLearner:
     units: Units
     points: FloatArray  # (m, d), oldest first
     coefficients: FloatArray  # (m, p)
+    means: FloatArray  # (m, p): the same of the mean over late models
     births: IntArray  # (m,): number of the row that each term came from
-    constants: FloatArray  # (4, p): intercept, threshold, norms of what was dropped and of all terms
+    constants: FloatArray  # (6, p): intercept, threshold, norms of what was dropped and of all terms; means of two
     squares: FloatArray  # (p,), |f|², if it is recorded
     n_seen: int
     largest: float  # k(x, x)
@@ -84,10 +85,10 @@ class GradientLearner:
     ) -> None:
         p = len(units.shift)
         self.kernel, self.loss, self.steps, self.units, self.hidden = kernel, loss, steps, units, hidden
-        self.points, self.coefficients = np.empty((0, n_features)), np.empty((0, p))
+        self.points, self.coefficients, self.means = np.empty((0, n_features)), np.empty((0, p)), np.empty((0, p))
         self.births, self.squares = np.empty(0, dtype=np.intp), np.zeros(p)
-        self.constants = np.zeros((4, p))
-        self.constants[1] = loss.shape
+        self.constants = np.zeros((6, p))
+        self.constants[[1, 5]] = loss.shape
         self.n_seen, self.largest, self.longest = 0, 0.0, 0.0
         self.track = Prequential.nothing(p)
         self._section: Section | None = None  # kernel values of the last rows, in memory that is used again
@@ -110,35 +111,36 @@ class GradientLearner:
 
     def _track(self, rows: FloatArray, targets: FloatArray, weights: FloatArray, record: bool) -> FloatArray:
         first, scaled = self.n_seen, (targets - self.units.shift) / self.units.unit
-        prior, predictions = self._prior(rows), np.empty(targets.shape)
+        prior, predictions, means = self._prior(rows), np.empty(targets.shape), np.empty(targets.shape)
         recorded = np.empty((len(rows) if record else 0, 3, self.n_outputs))
         n = len(rows)
         with nullcontext() if n * (n + len(self.points)) < _SMALL else blas_threads(1):
             for start in range(0, n, _PIECE):
                 some = slice(start, start + _PIECE)
-                predictions[some] = self._learn(rows[some], scaled[some], weights[some], prior[some], recorded[some])
+                block = self._learn(rows[some], scaled[some], weights[some], prior[some], recorded[some])
+                predictions[some], means[some] = block.predictions, block.mean_predictions
         if record:
             recorded[:, 0] = self.loss.values(predictions, scaled)
-        residuals = targets - (predictions * self.units.unit + self.units.shift)
+        residuals = targets - (means * self.units.unit + self.units.shift)
         learned = Learned(first, targets, weights, residuals, np.zeros(n))
         self.track = self.track.plus(learned, noise=1.0, forgetting=1.0, free=False)
         return recorded
 
     def _learn(
         self, rows: FloatArray, targets: FloatArray, weights: FloatArray, prior: FloatArray, recorded: FloatArray
-    ) -> FloatArray:
-        """Learn a block of rows; returns what was predicted of each."""
+    ) -> Block:
+        """Learn a block of rows; returns what was predicted of each, and all else that was found."""
         (m, p), n = self.coefficients.shape, len(rows)
-        record, slots = len(recorded) > 0, np.zeros((p, m + n))
+        record, slots, means = len(recorded) > 0, np.zeros((p, m + n)), np.zeros((p, m + n))
         drops = m + n > self.steps.max_basis or self.steps.truncation > 0
-        slots[:, :m] = self.coefficients.T
+        slots[:, :m], means[:, :m] = self.coefficients.T, self.means.T
         points = np.concatenate([self.points, rows])
         values = self._values_of(points, rows)
         block = Block(
             values=values, prior=np.concatenate([self._priors, prior]), targets=targets, weights=weights,
-            coefficients=slots, used=np.repeat(np.array([1, 0]), [m, n]), constants=self.constants.copy(),
+            asked=p - self.hidden, coefficients=slots, means=means, factors=np.empty(3), used=np.repeat(np.array([1, 0]), [m, n]), constants=self.constants.copy(),
             clock=np.array([self.n_seen, self.largest, self.longest], dtype=np.float64), predictions=np.empty((n, p)),
-            slopes=np.empty(p), gram=self.kernel(self.points) if record and drops and m else np.empty((0, 0)),
+            mean_predictions=np.empty((n, p)), slopes=np.empty(p), gram=self.kernel(self.points) if record and drops and m else np.empty((0, 0)),
             squares=self.squares.copy(), norms=np.empty((n if record else 0, p)), dropped=np.zeros((n, p)),
         )  # fmt: skip
         descend(self.steps, self.loss, block)
@@ -155,9 +157,10 @@ class GradientLearner:
         births = np.concatenate([self.births, self.n_seen + np.arange(n)])
         self.points = points[kept]
         self.coefficients, self.births = np.ascontiguousarray(slots[:, kept].T), births[kept]
+        self.means = np.ascontiguousarray(means[:, kept].T)
         self.constants, self.squares, self._priors = block.constants, block.squares, block.prior[kept]
         self.n_seen, self.largest, self.longest = self.n_seen + n, float(block.clock[1]), float(block.clock[2])
-        return block.predictions
+        return block
 
     def copy(self) -> GradientLearner:
         """A learner with the same future; arrays are replaced, not written to."""
@@ -178,8 +181,9 @@ class GradientLearner:
     def map_outputs(self, signs: FloatArray) -> None:
         """Go on with other outputs, each of which is plus or minus one of these: columns of ``signs`` (p, q)."""
         sizes = np.abs(signs)
-        self.coefficients = np.ascontiguousarray(self.coefficients @ signs)
-        self.constants = np.concatenate([self.constants[:1] @ signs, self.constants[1:] @ sizes])
+        self.coefficients, self.means = (np.ascontiguousarray(c @ signs) for c in (self.coefficients, self.means))
+        signed = np.isin(np.arange(len(self.constants)), [0, 4])[:, np.newaxis]
+        self.constants = np.where(signed, self.constants @ signs, self.constants @ sizes)
         self.squares, self.track = self.squares @ sizes, self.track.mapped(signs)
         self.units = replace(self.units, shift=self.units.shift @ signs, unit=self.units.unit @ sizes)
 
@@ -195,12 +199,12 @@ class GradientLearner:
     @property
     def intercept(self) -> FloatArray:
         """b in units of the targets, (p,)."""
-        return np.asarray(self.units.shift + self.units.unit * self.constants[0])
+        return np.asarray(self.units.shift + self.units.unit * self.constants[4])
 
     @property
     def threshold(self) -> FloatArray:
         """ε or ρ in units of the targets, (p,)."""
-        return np.asarray(self.units.unit * self.constants[1])
+        return np.asarray(self.units.unit * self.constants[5])
 
     @property
     def rate(self) -> float:
@@ -215,7 +219,7 @@ class GradientLearner:
     @property
     def dropped_share(self) -> float:
         """Bound of the norm of what was dropped, as a share of that of all terms; of the worst output."""
-        _, _, dropped, total = self.scored(self.constants)
+        dropped, total = self.scored(self.constants[2:4])
         return float(np.max(np.divide(dropped, total, out=np.zeros(len(total)), where=total > 0), initial=0.0))
 
     def check_stored(self) -> None:
@@ -226,13 +230,14 @@ class GradientLearner:
         need(not isinstance(self.kernel, Precomputed), "the kernel of a stream needs rows.")
         check_shape(self.coefficients, (m, p), "coefficients of a stream")
         check_shape(self.births, (m,), "numbers of terms")
-        check_shape(self.constants, (4, p), "constants of a stream")
+        check_shape(self.means, (m, p), "mean coefficients of a stream")
+        check_shape(self.constants, (6, p), "constants of a stream")
         check_shape(self.squares, (p,), "norms of a stream")
         check_shape(self.units.shift, (p,), "the shift of targets")
         check_shape(self.track.squares, (p,), "squares of residuals")
         need(m <= self.steps.max_basis and 0 <= self.hidden < p, "a stream has more terms than its budget.")
         need(self.n_seen >= m and 0 <= self.largest < np.inf and self.longest >= 0, "counts of a stream are wrong.")
-        for name in ("points", "coefficients", "constants", "squares"):
+        for name in ("points", "coefficients", "means", "constants", "squares"):
             need(getattr(self, name).dtype == np.float64, f"{name} of a stream are not float64.")
             check_finite(getattr(self, name), f"{name} of a stream")
 

@@ -48,7 +48,7 @@ class NormaState:
         return KernelExpansion(
             kernel=learner.kernel,
             points=learner.points,
-            coefficients=np.ascontiguousarray(scored(learner.coefficients * learner.units.unit)),
+            coefficients=np.ascontiguousarray(scored(learner.means * learner.units.unit)),
             intercept=scored(learner.intercept),
             scale=scored(learner.track.scale),
         )
@@ -84,8 +84,9 @@ class NormaMachine(MappedRows, Shell):
     regularization: float | Literal["auto"] = "auto"
     learning_rate: float | Literal["auto"] = "auto"
     schedule: Literal["constant", "inverse_sqrt", "inverse"] = "constant"
-    max_basis: int = 500
+    max_basis: int = 1000
     truncation: float = 1e-4
+    average: bool = True
     random_state: RandomState = None
     n_jobs: int | None = None
     verbose: int = 0
@@ -97,6 +98,7 @@ class NormaMachine(MappedRows, Shell):
         "schedule": [StrOptions(set(SCHEDULES))],
         "max_basis": [Interval(Integral, 1, None, closed="left")],
         "truncation": [Interval(Real, 0, 1, closed="left")],
+        "average": ["boolean"],
         "random_state": ["random_state"],
         "n_jobs": [None, Integral],
         "verbose": ["verbose"],
@@ -205,6 +207,7 @@ class NormaMachine(MappedRows, Shell):
             intercept=bool(getattr(self, "intercept", False)),
             max_basis=int(self.max_basis),
             truncation=float(self.truncation),
+            average=bool(self.average),
         )
 
     def _next_learner(self) -> GradientLearner:
