@@ -109,6 +109,15 @@ class GradientLearner:
         found = [self._track(rows[p], targets[p], weights[p], record) for p in pieces]
         return np.concatenate([np.empty((0, 3, self.n_outputs)), *found])
 
+    def learn_in_order(
+        self, order: IntArray, rows: FloatArray, targets: FloatArray, weights: FloatArray | None
+    ) -> None:
+        """Learn rows in another order; their numbers are those of the rows as they are given."""
+        first = self.n_seen
+        self.learn(rows[order], targets[order], None if weights is None else weights[order])
+        new = self.births >= first
+        self.births = np.concatenate([self.births[~new], first + order[self.births[new] - first]])
+
     def _track(self, rows: FloatArray, targets: FloatArray, weights: FloatArray, record: bool) -> FloatArray:
         first, scaled = self.n_seen, (targets - self.units.shift) / self.units.unit
         prior, predictions, means = self._prior(rows), np.empty(targets.shape), np.empty(targets.shape)
@@ -136,11 +145,13 @@ class GradientLearner:
         slots[:, :m], means[:, :m] = self.coefficients.T, self.means.T
         points = np.concatenate([self.points, rows])
         values = self._values_of(points, rows)
+        gram = self.kernel(self.points) if record and drops and m else np.empty((0, 0))
         block = Block(
             values=values, prior=np.concatenate([self._priors, prior]), targets=targets, weights=weights,
-            asked=p - self.hidden, coefficients=slots, means=means, factors=np.empty(3), used=np.repeat(np.array([1, 0]), [m, n]), constants=self.constants.copy(),
-            clock=np.array([self.n_seen, self.largest, self.longest], dtype=np.float64), predictions=np.empty((n, p)),
-            mean_predictions=np.empty((n, p)), slopes=np.empty(p), gram=self.kernel(self.points) if record and drops and m else np.empty((0, 0)),
+            asked=p - self.hidden, coefficients=slots, means=means, factors=np.empty(3),
+            used=np.repeat(np.array([1, 0]), [m, n]), constants=self.constants.copy(),
+            clock=np.array([self.n_seen, self.largest, self.longest], dtype=np.float64),
+            predictions=np.empty((n, p)), mean_predictions=np.empty((n, p)), slopes=np.empty(p), gram=gram,
             squares=self.squares.copy(), norms=np.empty((n if record else 0, p)), dropped=np.zeros((n, p)),
         )  # fmt: skip
         descend(self.steps, self.loss, block)
@@ -268,6 +279,7 @@ class _Descent(Pass[list[FloatArray], FloatArray]):
     learner: GradientLearner
     record: bool
     verbose: int
+    shuffle: np.random.RandomState | None
 
     name = "rows learned"
 
@@ -288,7 +300,10 @@ class _Descent(Pass[list[FloatArray], FloatArray]):
         if weights is not None:
             used = weights > 0
             rows, targets, weights = rows[used], targets[used], weights[used]
-        state.append(self.learner.learn(rows, targets, weights, record=self.record))
+        if self.shuffle is None:
+            state.append(self.learner.learn(rows, targets, weights, record=self.record))
+        else:
+            self.learner.learn_in_order(self.shuffle.permutation(len(rows)), rows, targets, weights)
         if self.verbose:
             print(f"rows: {tile.first + tile.n_rows}, terms: {len(self.learner.points)}", flush=True)
 
@@ -296,6 +311,17 @@ class _Descent(Pass[list[FloatArray], FloatArray]):
         return np.concatenate([np.empty((0, 3, self.learner.n_outputs)), *state])
 
 
-def descend_table(learner: GradientLearner, table: Table, *, record: bool = False, verbose: int = 0) -> FloatArray:
-    """Learn the rows of a table in their order, without those of weight zero; returns what is recorded, (n, 3, p)."""
-    return Sequence().reduce(_Descent(learner, record, verbose), table)
+def descend_table(
+    learner: GradientLearner,
+    table: Table,
+    *,
+    record: bool = False,
+    verbose: int = 0,
+    shuffle: np.random.RandomState | None = None,
+) -> FloatArray:
+    """Learn the rows of a table, without those of weight zero; returns what is recorded, (n, 3, p).
+
+    With a generator to shuffle by, in random order, of which nothing is recorded; of large tables only rows that are
+    read together are shuffled, some 32 MB.
+    """
+    return Sequence().reduce(_Descent(learner, record, verbose, shuffle), table)

@@ -64,6 +64,39 @@ def test_step_by_step_it_is_the_recursion(name, schedule, budget):
     np.testing.assert_allclose(learner.means[:, 0], mean, atol=1e-12)
 
 
+@pytest.mark.parametrize("intercept", [False, True])
+def test_residuals_are_those_of_the_mean_and_without_it_of_the_last_model(intercept):
+    """Predicted before a row is learned, from the models that are left when the rows before it were."""
+    y = targets_of("squared_error")[:, np.newaxis]
+    mean, last, single = make(intercept=intercept), make(intercept=intercept), make(intercept=intercept)
+    last.steps = last.steps._replace(average=False)
+    mean.learn(ROWS, y)
+    last.learn(ROWS, y)
+    models = np.zeros((2, N))
+    for t in range(N):
+        k = KERNEL(single.points, ROWS[t : t + 1])[:, 0]
+        models[:, t] = (
+            single.means[:, 0] @ k + single.intercept[0],
+            single.coefficients[:, 0] @ k + single.constants[0, 0],
+        )
+        single.learn(ROWS[t : t + 1], y[t : t + 1])
+    for learner, predicted in zip((mean, last), models, strict=True):
+        kept = np.argsort(learner.track.targets[:, 0])
+        order = np.argsort(y[:, 0])
+        np.testing.assert_allclose(learner.track.residuals[kept, 0], (y[:, 0] - predicted)[order], atol=1e-12)
+    np.testing.assert_allclose(last.means, last.coefficients, atol=1e-15)
+
+
+def test_a_hidden_output_decides_nothing_about_the_terms():
+    y, ones = np.sign(ROWS[:, :1]), np.ones((N, 1))
+    alone = make("hinge", budget=20, intercept=True)
+    beside = GradientLearner(KERNEL, alone.loss, alone.steps, Units.none(2), n_features=D, hidden=1)
+    alone.learn(ROWS, y)
+    beside.learn(ROWS, np.column_stack([y, ones]))
+    np.testing.assert_array_equal(beside.births, alone.births)
+    np.testing.assert_allclose(beside.coefficients[:, :1], alone.coefficients, atol=1e-14)
+
+
 @each_loss
 @given(cuts=st.lists(st.integers(1, N - 1), max_size=8))
 def test_batches_do_not_matter(name, cuts):
