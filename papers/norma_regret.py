@@ -58,7 +58,7 @@ def measure(name: str, schedule: str, n_rows: int, budget: int) -> Regret:
     X = rng.uniform(-2, 2, size=(n_rows, 2))
     options: dict[str, Any] = {
         "regularization": WEIGHT, "learning_rate": RATE, "schedule": schedule, "max_basis": budget,
-        "truncation": 0.0, "intercept": False, "record": True,
+        "truncation": 0.0, "average": False, "intercept": False, "record": True,
     }  # fmt: skip
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="max_basis=.* has dropped")  # which is what is measured

@@ -173,6 +173,8 @@ def has_no_noise(estimator):
 _LOSSES = {
     "NystromSVC": ("squared_hinge", "hinge"),
     "NystromSVR": ("squared_epsilon_insensitive", "epsilon_insensitive"),
+    "NormaClassifier": ("hinge", "log_loss", "squared_error"),
+    "NormaRegressor": ("squared_error", "huber", "epsilon_insensitive", "quantile"),
 }
 
 
@@ -181,6 +183,8 @@ def accepts(estimator, options):
     if not set(options) <= set(inspect.signature(estimator).parameters):
         return False
     if options.get("loss") not in (None, *_LOSSES.get(estimator.__name__, ())):
+        return False
+    if "nu" in options and "loss" not in options and estimator is NormaRegressor:  # whose default loss has none
         return False
     if "kernel" in options and issubclass(estimator, COMPACT) != isinstance(options["kernel"], Compact):
         return False

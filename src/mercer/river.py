@@ -138,6 +138,7 @@ class NormaRegressor(_Wrapped, base.Regressor):
     schedule: str
     max_basis: int
     truncation: float
+    average: bool
     intercept: bool
     _model: _NormaRegressor | None
 
@@ -152,13 +153,14 @@ class NormaRegressor(_Wrapped, base.Regressor):
         regularization: Any = "auto",
         learning_rate: Any = "auto",
         schedule: str = "constant",
-        max_basis: int = 500,
+        max_basis: int = 1000,
         truncation: float = 1e-4,
+        average: bool = True,
         intercept: bool = True,
     ) -> None:
         self.kernel, self.loss, self.epsilon, self.nu, self.quantile = kernel, loss, epsilon, nu, quantile
         self.regularization, self.learning_rate, self.schedule = regularization, learning_rate, schedule
-        self.max_basis, self.truncation, self.intercept = max_basis, truncation, intercept
+        self.max_basis, self.truncation, self.average, self.intercept = max_basis, truncation, average, intercept
         self._model = None
 
     def learn_one(self, x: dict[Any, Any], y: Any, w: float = 1.0) -> None:
@@ -183,6 +185,7 @@ class NormaClassifier(_Wrapped, base.Classifier):
     schedule: str
     max_basis: int
     truncation: float
+    average: bool
     intercept: bool
     _model: _NormaClassifier | None
 
@@ -195,13 +198,14 @@ class NormaClassifier(_Wrapped, base.Classifier):
         regularization: Any = "auto",
         learning_rate: Any = "auto",
         schedule: str = "constant",
-        max_basis: int = 500,
+        max_basis: int = 1000,
         truncation: float = 1e-4,
+        average: bool = True,
         intercept: bool = False,
     ) -> None:
         self.kernel, self.loss, self.nu = kernel, loss, nu
         self.regularization, self.learning_rate, self.schedule = regularization, learning_rate, schedule
-        self.max_basis, self.truncation, self.intercept = max_basis, truncation, intercept
+        self.max_basis, self.truncation, self.average, self.intercept = max_basis, truncation, average, intercept
         self._model = None
 
     def learn_one(self, x: dict[Any, Any], y: Any, w: float = 1.0) -> None:
@@ -229,6 +233,7 @@ class NormaNoveltyDetector(_Wrapped, base.AnomalyDetector):
     schedule: str
     max_basis: int
     truncation: float
+    average: bool
     _model: _NormaNoveltyDetector | None
 
     def __init__(
@@ -239,12 +244,13 @@ class NormaNoveltyDetector(_Wrapped, base.AnomalyDetector):
         regularization: Any = "auto",
         learning_rate: Any = "auto",
         schedule: str = "constant",
-        max_basis: int = 500,
+        max_basis: int = 1000,
         truncation: float = 1e-4,
+        average: bool = True,
     ) -> None:
         self.kernel, self.nu = kernel, nu
         self.regularization, self.learning_rate, self.schedule = regularization, learning_rate, schedule
-        self.max_basis, self.truncation = max_basis, truncation
+        self.max_basis, self.truncation, self.average = max_basis, truncation, average
         self._model = None
 
     def learn_one(self, x: dict[Any, Any]) -> None:

@@ -11,6 +11,7 @@ from mercer import (
     CompactClassifier,
     CompactRegressor,
     ExactClassifier,
+    NormaNoveltyDetector,
     NystromClassifier,
     PseudoInputRegressor,
     ReducedRankRegressor,
@@ -75,6 +76,8 @@ CONFIGURATIONS = [
     {"n_components": 2, "basis": DistinctRows(), "inverse": None},
     {"root": "cholesky"},
     {"nu": 0.3, "max_basis": 50},
+    {"nu": 0.3, "loss": "epsilon_insensitive"},
+    {"loss": "log_loss", "schedule": "inverse"},
     {"loss": "squared_error", "schedule": "inverse_sqrt", "record": True},
     *COMMITTEES,  # with all rows as basis blocks do not matter, not even to weights; with some of them they do
     *({"basis": DistinctRows(share=0.3)} | options for options in COMMITTEES),
@@ -86,6 +89,9 @@ def configurations(estimator):
 
 
 WEIGHTS = tuple(f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse"))
+
+TRAINED = ("check_classifiers_train", "check_regressors_train")
+DETECTED = ("check_outliers_fit_predict", "check_outliers_train")
 
 
 def failures(model):
@@ -137,8 +143,7 @@ def unsettled(model):
             WEIGHTS, "rows are learned in order, and one that is known does not join the dictionary again"
         )
     if isinstance(model, DESCENDING):
-        # Weights are tested by the steps that they take (unit/engine/test_stochastic.py).
-        return dict.fromkeys(WEIGHTS, "a row of weight 2 takes one step of twice the length, not two steps")
+        return of_descent(model)
     for kind, reason in OF_CHOSEN_NOISE.items():
         if isinstance(model, kind) and isinstance(getattr(model, "noise", "auto"), str):
             return dict.fromkeys(WEIGHTS, reason)
@@ -148,6 +153,19 @@ def unsettled(model):
         names += WEIGHTS if chosen and isinstance(model, (NystromClassifier, CompactClassifier)) else []
         return {name: OF_CLASSIFIERS[name] for name in names}
     return {}
+
+
+def of_descent(model):
+    """What one pass of gradient steps over the few rows of a check need not reach."""
+    # Weights are tested by the steps that they take (unit/engine/test_stochastic.py).
+    unsettled = dict.fromkeys(WEIGHTS, "a row of weight 2 takes one step of twice the length, not two steps")
+    if model.max_basis == 10 or model.schedule == "inverse_sqrt":
+        unsettled |= dict.fromkeys(TRAINED, "ten terms are too few, and rates that fall need more than 200 rows")
+    if model.kernel != "gaussian":
+        unsettled["check_class_weight_classifiers"] = "far from all rows of large weight others decide"
+    if isinstance(model, NormaNoveltyDetector):
+        unsettled |= dict.fromkeys(DETECTED, "few rows are still novel once they were learned; perhaps none")
+    return unsettled
 
 
 def searches(model):

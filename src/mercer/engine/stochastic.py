@@ -70,8 +70,9 @@ class GradientLearner:
     units: Units
     points: FloatArray  # (m, d), oldest first
     coefficients: FloatArray  # (m, p)
+    means: FloatArray  # (m, p): the same of the mean over late models
     births: IntArray  # (m,): number of the row that each term came from
-    constants: FloatArray  # (4, p): intercept, threshold, norms of what was dropped and of all terms
+    constants: FloatArray  # (6, p): intercept, threshold, norms of what was dropped and of all terms; means of two
     squares: FloatArray  # (p,), |f|², if it is recorded
     n_seen: int
     largest: float  # k(x, x)
@@ -84,10 +85,10 @@ class GradientLearner:
     ) -> None:
         p = len(units.shift)
         self.kernel, self.loss, self.steps, self.units, self.hidden = kernel, loss, steps, units, hidden
-        self.points, self.coefficients = np.empty((0, n_features)), np.empty((0, p))
+        self.points, self.coefficients, self.means = np.empty((0, n_features)), np.empty((0, p)), np.empty((0, p))
         self.births, self.squares = np.empty(0, dtype=np.intp), np.zeros(p)
-        self.constants = np.zeros((4, p))
-        self.constants[1] = loss.shape
+        self.constants = np.zeros((6, p))
+        self.constants[[1, 5]] = loss.shape
         self.n_seen, self.largest, self.longest = 0, 0.0, 0.0
         self.track = Prequential.nothing(p)
         self._section: Section | None = None  # kernel values of the last rows, in memory that is used again
@@ -108,37 +109,49 @@ class GradientLearner:
         found = [self._track(rows[p], targets[p], weights[p], record) for p in pieces]
         return np.concatenate([np.empty((0, 3, self.n_outputs)), *found])
 
+    def learn_in_order(
+        self, order: IntArray, rows: FloatArray, targets: FloatArray, weights: FloatArray | None
+    ) -> None:
+        """Learn rows in another order; their numbers are those of the rows as they are given."""
+        first = self.n_seen
+        self.learn(rows[order], targets[order], None if weights is None else weights[order])
+        new = self.births >= first
+        self.births = np.concatenate([self.births[~new], first + order[self.births[new] - first]])
+
     def _track(self, rows: FloatArray, targets: FloatArray, weights: FloatArray, record: bool) -> FloatArray:
         first, scaled = self.n_seen, (targets - self.units.shift) / self.units.unit
-        prior, predictions = self._prior(rows), np.empty(targets.shape)
+        prior, predictions, means = self._prior(rows), np.empty(targets.shape), np.empty(targets.shape)
         recorded = np.empty((len(rows) if record else 0, 3, self.n_outputs))
         n = len(rows)
         with nullcontext() if n * (n + len(self.points)) < _SMALL else blas_threads(1):
             for start in range(0, n, _PIECE):
                 some = slice(start, start + _PIECE)
-                predictions[some] = self._learn(rows[some], scaled[some], weights[some], prior[some], recorded[some])
+                block = self._learn(rows[some], scaled[some], weights[some], prior[some], recorded[some])
+                predictions[some], means[some] = block.predictions, block.mean_predictions
         if record:
             recorded[:, 0] = self.loss.values(predictions, scaled)
-        residuals = targets - (predictions * self.units.unit + self.units.shift)
+        residuals = targets - (means * self.units.unit + self.units.shift)
         learned = Learned(first, targets, weights, residuals, np.zeros(n))
         self.track = self.track.plus(learned, noise=1.0, forgetting=1.0, free=False)
         return recorded
 
     def _learn(
         self, rows: FloatArray, targets: FloatArray, weights: FloatArray, prior: FloatArray, recorded: FloatArray
-    ) -> FloatArray:
-        """Learn a block of rows; returns what was predicted of each."""
+    ) -> Block:
+        """Learn a block of rows; returns what was predicted of each, and all else that was found."""
         (m, p), n = self.coefficients.shape, len(rows)
-        record, slots = len(recorded) > 0, np.zeros((p, m + n))
+        record, slots, means = len(recorded) > 0, np.zeros((p, m + n)), np.zeros((p, m + n))
         drops = m + n > self.steps.max_basis or self.steps.truncation > 0
-        slots[:, :m] = self.coefficients.T
+        slots[:, :m], means[:, :m] = self.coefficients.T, self.means.T
         points = np.concatenate([self.points, rows])
         values = self._values_of(points, rows)
+        gram = self.kernel(self.points) if record and drops and m else np.empty((0, 0))
         block = Block(
             values=values, prior=np.concatenate([self._priors, prior]), targets=targets, weights=weights,
-            coefficients=slots, used=np.repeat(np.array([1, 0]), [m, n]), constants=self.constants.copy(),
-            clock=np.array([self.n_seen, self.largest, self.longest], dtype=np.float64), predictions=np.empty((n, p)),
-            slopes=np.empty(p), gram=self.kernel(self.points) if record and drops and m else np.empty((0, 0)),
+            asked=p - self.hidden, coefficients=slots, means=means, factors=np.empty(3),
+            used=np.repeat(np.array([1, 0]), [m, n]), constants=self.constants.copy(),
+            clock=np.array([self.n_seen, self.largest, self.longest], dtype=np.float64),
+            predictions=np.empty((n, p)), mean_predictions=np.empty((n, p)), slopes=np.empty(p), gram=gram,
             squares=self.squares.copy(), norms=np.empty((n if record else 0, p)), dropped=np.zeros((n, p)),
         )  # fmt: skip
         descend(self.steps, self.loss, block)
@@ -155,9 +168,10 @@ class GradientLearner:
         births = np.concatenate([self.births, self.n_seen + np.arange(n)])
         self.points = points[kept]
         self.coefficients, self.births = np.ascontiguousarray(slots[:, kept].T), births[kept]
+        self.means = np.ascontiguousarray(means[:, kept].T)
         self.constants, self.squares, self._priors = block.constants, block.squares, block.prior[kept]
         self.n_seen, self.largest, self.longest = self.n_seen + n, float(block.clock[1]), float(block.clock[2])
-        return block.predictions
+        return block
 
     def copy(self) -> GradientLearner:
         """A learner with the same future; arrays are replaced, not written to."""
@@ -178,8 +192,9 @@ class GradientLearner:
     def map_outputs(self, signs: FloatArray) -> None:
         """Go on with other outputs, each of which is plus or minus one of these: columns of ``signs`` (p, q)."""
         sizes = np.abs(signs)
-        self.coefficients = np.ascontiguousarray(self.coefficients @ signs)
-        self.constants = np.concatenate([self.constants[:1] @ signs, self.constants[1:] @ sizes])
+        self.coefficients, self.means = (np.ascontiguousarray(c @ signs) for c in (self.coefficients, self.means))
+        signed = np.isin(np.arange(len(self.constants)), [0, 4])[:, np.newaxis]
+        self.constants = np.where(signed, self.constants @ signs, self.constants @ sizes)
         self.squares, self.track = self.squares @ sizes, self.track.mapped(signs)
         self.units = replace(self.units, shift=self.units.shift @ signs, unit=self.units.unit @ sizes)
 
@@ -195,12 +210,12 @@ class GradientLearner:
     @property
     def intercept(self) -> FloatArray:
         """b in units of the targets, (p,)."""
-        return np.asarray(self.units.shift + self.units.unit * self.constants[0])
+        return np.asarray(self.units.shift + self.units.unit * self.constants[4])
 
     @property
     def threshold(self) -> FloatArray:
         """ε or ρ in units of the targets, (p,)."""
-        return np.asarray(self.units.unit * self.constants[1])
+        return np.asarray(self.units.unit * self.constants[5])
 
     @property
     def rate(self) -> float:
@@ -215,7 +230,7 @@ class GradientLearner:
     @property
     def dropped_share(self) -> float:
         """Bound of the norm of what was dropped, as a share of that of all terms; of the worst output."""
-        _, _, dropped, total = self.scored(self.constants)
+        dropped, total = self.scored(self.constants[2:4])
         return float(np.max(np.divide(dropped, total, out=np.zeros(len(total)), where=total > 0), initial=0.0))
 
     def check_stored(self) -> None:
@@ -226,13 +241,14 @@ class GradientLearner:
         need(not isinstance(self.kernel, Precomputed), "the kernel of a stream needs rows.")
         check_shape(self.coefficients, (m, p), "coefficients of a stream")
         check_shape(self.births, (m,), "numbers of terms")
-        check_shape(self.constants, (4, p), "constants of a stream")
+        check_shape(self.means, (m, p), "mean coefficients of a stream")
+        check_shape(self.constants, (6, p), "constants of a stream")
         check_shape(self.squares, (p,), "norms of a stream")
         check_shape(self.units.shift, (p,), "the shift of targets")
         check_shape(self.track.squares, (p,), "squares of residuals")
         need(m <= self.steps.max_basis and 0 <= self.hidden < p, "a stream has more terms than its budget.")
         need(self.n_seen >= m and 0 <= self.largest < np.inf and self.longest >= 0, "counts of a stream are wrong.")
-        for name in ("points", "coefficients", "constants", "squares"):
+        for name in ("points", "coefficients", "means", "constants", "squares"):
             need(getattr(self, name).dtype == np.float64, f"{name} of a stream are not float64.")
             check_finite(getattr(self, name), f"{name} of a stream")
 
@@ -263,6 +279,7 @@ class _Descent(Pass[list[FloatArray], FloatArray]):
     learner: GradientLearner
     record: bool
     verbose: int
+    shuffle: np.random.RandomState | None
 
     name = "rows learned"
 
@@ -283,7 +300,10 @@ class _Descent(Pass[list[FloatArray], FloatArray]):
         if weights is not None:
             used = weights > 0
             rows, targets, weights = rows[used], targets[used], weights[used]
-        state.append(self.learner.learn(rows, targets, weights, record=self.record))
+        if self.shuffle is None:
+            state.append(self.learner.learn(rows, targets, weights, record=self.record))
+        else:
+            self.learner.learn_in_order(self.shuffle.permutation(len(rows)), rows, targets, weights)
         if self.verbose:
             print(f"rows: {tile.first + tile.n_rows}, terms: {len(self.learner.points)}", flush=True)
 
@@ -291,6 +311,17 @@ class _Descent(Pass[list[FloatArray], FloatArray]):
         return np.concatenate([np.empty((0, 3, self.learner.n_outputs)), *state])
 
 
-def descend_table(learner: GradientLearner, table: Table, *, record: bool = False, verbose: int = 0) -> FloatArray:
-    """Learn the rows of a table in their order, without those of weight zero; returns what is recorded, (n, 3, p)."""
-    return Sequence().reduce(_Descent(learner, record, verbose), table)
+def descend_table(
+    learner: GradientLearner,
+    table: Table,
+    *,
+    record: bool = False,
+    verbose: int = 0,
+    shuffle: np.random.RandomState | None = None,
+) -> FloatArray:
+    """Learn the rows of a table, without those of weight zero; returns what is recorded, (n, 3, p).
+
+    With a generator to shuffle by, in random order, of which nothing is recorded; of large tables only rows that are
+    read together are shuffled, some 32 MB.
+    """
+    return Sequence().reduce(_Descent(learner, record, verbose, shuffle), table)

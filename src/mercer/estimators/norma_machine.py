@@ -13,7 +13,15 @@ import numpy as np
 from mercer._stored import stored
 from mercer._stored.checks import check_estimator, need
 from mercer._typing import FloatArray, RandomState
-from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted, parameters
+from mercer._validation import (
+    Integral,
+    Interval,
+    Real,
+    StrOptions,
+    check_is_fitted,
+    check_random_state,
+    parameters,
+)
 from mercer.engine import ArrayRows, ArrayTable, GradientLearner, Units, descend_table
 from mercer.estimators.mapped_rows import MappedRows, has_no_weight
 from mercer.estimators.online_state import FIRST, FirstRows
@@ -48,7 +56,7 @@ class NormaState:
         return KernelExpansion(
             kernel=learner.kernel,
             points=learner.points,
-            coefficients=np.ascontiguousarray(scored(learner.coefficients * learner.units.unit)),
+            coefficients=np.ascontiguousarray(scored(learner.means * learner.units.unit)),
             intercept=scored(learner.intercept),
             scale=scored(learner.track.scale),
         )
@@ -84,8 +92,10 @@ class NormaMachine(MappedRows, Shell):
     regularization: float | Literal["auto"] = "auto"
     learning_rate: float | Literal["auto"] = "auto"
     schedule: Literal["constant", "inverse_sqrt", "inverse"] = "constant"
-    max_basis: int = 500
+    max_basis: int = 1000
     truncation: float = 1e-4
+    average: bool = True
+    shuffle: bool = True
     random_state: RandomState = None
     n_jobs: int | None = None
     verbose: int = 0
@@ -97,6 +107,8 @@ class NormaMachine(MappedRows, Shell):
         "schedule": [StrOptions(set(SCHEDULES))],
         "max_basis": [Interval(Integral, 1, None, closed="left")],
         "truncation": [Interval(Real, 0, 1, closed="left")],
+        "average": ["boolean"],
+        "shuffle": ["boolean"],
         "random_state": ["random_state"],
         "n_jobs": [None, Integral],
         "verbose": ["verbose"],
@@ -116,14 +128,16 @@ class NormaMachine(MappedRows, Shell):
     )
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn rows X (n, d) and their targets or labels y in their order, from the beginning.
+        """Learn rows X (n, d) and their targets or labels y from the beginning, in random order.
 
         A row of weight ω takes a step ω times as long, but not beyond what the derivative of its loss asks for.
         """
         return super().fit(X, y, sample_weight)
 
     def _fit(self, table: ArrayTable) -> None:
-        self._learn(self._new_learner(*self._resolved(table), table.n_features), table, None)
+        shuffle = check_random_state(self.random_state) if self.shuffle and not self._records else None
+        learner = self._new_learner(*self._resolved(table), table.n_features)
+        self._learn(learner, table, None, shuffle=shuffle)
 
     def _add_rows(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Self:
         """Learn more rows, in their order; a batch without weight is checked, and left out."""
@@ -162,10 +176,12 @@ class NormaMachine(MappedRows, Shell):
         table: ArrayTable,
         first: FirstRows | None,
         history: Sequence[FloatArray] = (),
+        shuffle: np.random.RandomState | None = None,
     ) -> None:
         """Learn the rows of a table; the learner is changed, and becomes the model."""
         make_executor(self)  # which refuses n_jobs=0 before anything is learned
-        recorded = descend_table(learner, table, record=self._records, verbose=int(self.verbose))
+        options: dict[str, Any] = {"record": self._records, "verbose": int(self.verbose), "shuffle": shuffle}
+        recorded = descend_table(learner, table, **options)
         self._state = NormaState(learner, [*history, *_as_history(recorded)], first)
         self._check_steps()
 
@@ -205,6 +221,7 @@ class NormaMachine(MappedRows, Shell):
             intercept=bool(getattr(self, "intercept", False)),
             max_basis=int(self.max_basis),
             truncation=float(self.truncation),
+            average=bool(self.average),
         )
 
     def _next_learner(self) -> GradientLearner:

@@ -63,7 +63,7 @@ class NormaNoveltyDetector(OutlierMixin, NormaMachine):
     }
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Learn rows X (n, d) in their order, from the beginning; y is ignored."""
+        """Learn rows X (n, d) from the beginning, in random order; y is ignored."""
         return super().fit(X, y, sample_weight)
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:

@@ -34,16 +34,18 @@ def make(name="squared_error", nu=None, **options):
 
 
 def norma(X, y, loss, *, rate, weight, schedule="constant", budget=1000):
-    """f ← (1 - ηλ)f - ηℓ'(f(x), y)k(x, ·), the oldest term dropped; returns what was predicted, and the terms."""
-    points, c, found = np.empty((0, X.shape[1])), np.empty(0), []
+    """f ← (1 - ηλ)f - ηℓ'(f(x), y)k(x, ·), the oldest term dropped; returns predictions, terms, and their mean."""
+    points, c, mean, found = np.empty((0, X.shape[1])), np.empty(0), np.empty(0), []
     for t in range(len(X)):
         eta = {"constant": rate, "inverse_sqrt": rate / np.sqrt(t + 1), "inverse": rate / (1 + weight * rate * t)}[
             schedule
         ]
         found.append(float(KERNEL(points, X[t : t + 1])[:, 0] @ c) if t else 0.0)
         c, points = np.append((1 - eta * weight) * c, -eta * loss.slopes(found[t], y[t])), np.vstack([points, X[t]])
-        points, c = points[c != 0][-budget:], c[c != 0][-budget:]
-    return np.array(found), points, c
+        mean = np.append(mean, 0.0)
+        mean += (c - mean) / (1 + min(t, budget) / 10)
+        points, c, mean = points[c != 0][-budget:], c[c != 0][-budget:], mean[c != 0][-budget:]
+    return np.array(found), points, c, mean
 
 
 @each_loss
@@ -54,11 +56,45 @@ def test_step_by_step_it_is_the_recursion(name, schedule, budget):
     if name == "novelty":  # a threshold that stays
         learner.loss = learner.loss._replace(shape=0.7)
         learner.constants[1] = 0.7
-    found, points, c = norma(ROWS, y, learner.loss, rate=0.3, weight=0.02, schedule=schedule, budget=budget)
+    found, points, c, mean = norma(ROWS, y, learner.loss, rate=0.3, weight=0.02, schedule=schedule, budget=budget)
     recorded = learner.learn(ROWS, y[:, np.newaxis], record=True)
     np.testing.assert_allclose(recorded[:, 0, 0], learner.loss.values(found, y), atol=1e-12)
     np.testing.assert_array_equal(learner.points, points)
     np.testing.assert_allclose(learner.coefficients[:, 0], c, atol=1e-12)
+    np.testing.assert_allclose(learner.means[:, 0], mean, atol=1e-12)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_residuals_are_those_of_the_mean_and_without_it_of_the_last_model(intercept):
+    """Predicted before a row is learned, from the models that are left when the rows before it were."""
+    y = targets_of("squared_error")[:, np.newaxis]
+    mean, last, single = make(intercept=intercept), make(intercept=intercept), make(intercept=intercept)
+    last.steps = last.steps._replace(average=False)
+    mean.learn(ROWS, y)
+    last.learn(ROWS, y)
+    models = np.zeros((2, N))
+    for t in range(N):
+        k = KERNEL(single.points, ROWS[t : t + 1])[:, 0]
+        models[:, t] = (
+            single.means[:, 0] @ k + single.intercept[0],
+            single.coefficients[:, 0] @ k + single.constants[0, 0],
+        )
+        single.learn(ROWS[t : t + 1], y[t : t + 1])
+    for learner, predicted in zip((mean, last), models, strict=True):
+        kept = np.argsort(learner.track.targets[:, 0])
+        order = np.argsort(y[:, 0])
+        np.testing.assert_allclose(learner.track.residuals[kept, 0], (y[:, 0] - predicted)[order], atol=1e-12)
+    np.testing.assert_allclose(last.means, last.coefficients, atol=1e-15)
+
+
+def test_a_hidden_output_decides_nothing_about_the_terms():
+    y, ones = np.sign(ROWS[:, :1]), np.ones((N, 1))
+    alone = make("hinge", budget=20, intercept=True)
+    beside = GradientLearner(KERNEL, alone.loss, alone.steps, Units.none(2), n_features=D, hidden=1)
+    alone.learn(ROWS, y)
+    beside.learn(ROWS, np.column_stack([y, ones]))
+    np.testing.assert_array_equal(beside.births, alone.births)
+    np.testing.assert_allclose(beside.coefficients[:, :1], alone.coefficients, atol=1e-14)
 
 
 @each_loss
@@ -73,6 +109,8 @@ def test_batches_do_not_matter(name, cuts):
         parts.learn(ROWS[start:stop], y[start:stop], weights[start:stop])
     np.testing.assert_array_equal(parts.births, whole.births)
     np.testing.assert_allclose(parts.coefficients, whole.coefficients, atol=1e-11)
+    np.testing.assert_allclose(parts.means, whole.means, atol=1e-11)
+    np.testing.assert_allclose(parts.track.residuals, whole.track.residuals, atol=1e-11)
     np.testing.assert_allclose(parts.constants, whole.constants, atol=1e-11)
 
 

@@ -24,10 +24,12 @@ def close(actual, expected, tolerance=1e-9):
 
 @pytest.mark.parametrize("loss", ["squared_error", "huber", "epsilon_insensitive", "quantile"])
 def test_units_of_the_targets_do_not_matter(loss):
-    model, other = (NormaRegressor(Gaussian(1.0), loss=loss).fit(X, y) for y in (Y, 1e6 * Y - 1e8))
+    model, other = (NormaRegressor(Gaussian(1.0), loss=loss, shuffle=False).fit(X, y) for y in (Y, 1e6 * Y - 1e8))
     close(other.predict(X), 1e6 * model.predict(X) - 1e8, 1e-7)
     assert model.score(X, Y) > 0.7
-    plain = NormaRegressor(Gaussian(1.0), loss=loss, scale_targets=False).fit(X, (Y - np.mean(Y)) / np.std(Y))
+    plain = NormaRegressor(Gaussian(1.0), loss=loss, scale_targets=False, shuffle=False).fit(
+        X, (Y - np.mean(Y)) / np.std(Y)
+    )
     close(model.predict(X), np.mean(Y) + np.std(Y) * plain.predict(X))
 
 
@@ -84,6 +86,30 @@ def test_huber_minds_outliers_less():
         for loss, e in (("squared_error", None), ("huber", 0.05))
     ]
     assert errors[1] < 0.7 * errors[0]
+
+
+@pytest.mark.parametrize("make", [NormaRegressor, NormaClassifier, NormaNoveltyDetector])
+def test_fit_learns_sorted_rows_in_random_order(make):
+    order = np.argsort(X[:, 0])
+    rows, y = X[order], {NormaRegressor: Y, NormaClassifier: NAMES, NormaNoveltyDetector: Y}[make][order]
+    model = make(Gaussian(1.0), random_state=0, max_basis=50, truncation=0.0).fit(rows, y)
+    np.testing.assert_array_equal(model.basis_, rows[model.basis_index_])
+    assert np.ptp(model.basis_[:, 0]) > 2.0
+    if make is not NormaNoveltyDetector:
+        assert model.score(rows, y) > 0.7
+    in_order = make(Gaussian(1.0), random_state=0, max_basis=50, shuffle=False).fit(rows, y)
+    np.testing.assert_array_equal(in_order.basis_index_, np.sort(in_order.basis_index_))
+
+
+def test_the_mean_over_late_models_predicts():
+    """Of a constant target with noise the last of the models is off by more."""
+    rows, y = np.zeros((3000, 1)), 5.0 + np.random.default_rng(7).normal(size=3000)
+    errors = [
+        [abs(NormaRegressor(Gaussian(1.0), average=mean, random_state=seed).fit(rows, y).predict([[0.0]])[0] - 5.0)
+         for seed in range(20)]
+        for mean in (True, False)
+    ]  # fmt: skip
+    assert np.mean(errors[0]) < 0.5 * np.mean(errors[1])
 
 
 def test_intervals_cover_what_they_promise():
@@ -169,8 +195,8 @@ def test_weights_of_zero_are_rows_that_are_not_there():
     weights = np.where(np.arange(N) % 3, 1.0, 0.0)
     used = weights > 0
     close(
-        NormaRegressor(Gaussian(1.0)).fit(X, Y, weights).predict(X),
-        NormaRegressor(Gaussian(1.0)).fit(X[used], Y[used]).predict(X),
+        NormaRegressor(Gaussian(1.0), random_state=0).fit(X, Y, weights).predict(X),
+        NormaRegressor(Gaussian(1.0), random_state=0).fit(X[used], Y[used]).predict(X),
     )
     model = NormaRegressor().fit(X, Y)
     before = model.predict(X)
@@ -189,9 +215,9 @@ def test_one_row_duplicates_and_kernels_of_any_kind():
     assert NormaRegressor(Linear(), max_basis=200).fit(X, X[:, 0]).score(X, X[:, 0]) > 0.6
     both = NormaRegressor(Gaussian(1.0)).fit(X, np.column_stack([Y, -2 * Y]))
     close(both.predict(X)[:, 1], -2 * both.predict(X)[:, 0])
-    single = NormaRegressor(Gaussian(1.0)).fit(X.astype(np.float32), Y)
+    single = NormaRegressor(Gaussian(1.0), random_state=0).fit(X.astype(np.float32), Y)
     assert single.predict(X.astype(np.float32)).dtype == np.float32
-    close(single.predict(X), NormaRegressor(Gaussian(1.0)).fit(X, Y).predict(X), 1e-4)
+    close(single.predict(X), NormaRegressor(Gaussian(1.0), random_state=0).fit(X, Y).predict(X), 1e-4)
 
 
 def test_history_is_kept_on_request():

@@ -12,6 +12,7 @@ from mercer._stored.checks import need
 from mercer._typing import FloatArray
 
 CONSTANT, INVERSE_SQRT, INVERSE = range(3)
+_WINDOW = 0.1  # of the rows so far, and of the terms: over so many models the mean is taken
 SCHEDULES = {"constant": CONSTANT, "inverse_sqrt": INVERSE_SQRT, "inverse": INVERSE}
 
 
@@ -25,6 +26,7 @@ class Steps(NamedTuple):
     intercept: bool
     max_basis: int  # most terms
     truncation: float  # the oldest terms are dropped while their share of all norms is below it
+    average: bool = True  # whether the mean over late models is wanted, and not the last one
 
     def check_stored(self) -> None:
         """Refuse numbers that are out of range."""
@@ -68,3 +70,9 @@ def rate_at(steps: Any, rate: Any, decay: Any, t: Any) -> Any:
     if steps.schedule == INVERSE_SQRT:
         return rate / np.sqrt(t)
     return rate / (1.0 + decay * rate * (t - 1.0)) if steps.schedule == INVERSE else rate
+
+
+@inlined
+def mean_share(steps: Any, n_before: Any) -> Any:
+    """Share of the newest model in the mean; 1 if there is no mean, or nothing to take it of."""
+    return 1.0 / (1.0 + _WINDOW * min(n_before, steps.max_basis)) if steps.average else 1.0
