@@ -90,9 +90,10 @@ class SupportVectorMachine(OnBasis, Shell):
         settings = Settings(self._loss(cost), bool(self.intercept), float(self.tol), int(self.max_iter))
         solution = fit_support_vectors(table, frame, settings, executor=make_executor(self), start=start)
         if not solution.converged:
+            remedy = "Rounding hides what is left: lower C." if solution.rounded else "Raise max_iter or lower C."
             warn(
                 f"after {solution.n_passes} passes the objective may be {np.max(solution.gaps):.1g} of itself above "
-                f"its minimum (C={cost:.3g}, tol={settings.tol:.1g}). Raise max_iter or lower C.",
+                f"its minimum (C={cost:.3g}, tol={settings.tol:.1g}). {remedy}",
                 ConvergenceWarning,
             )
         return solution
@@ -239,6 +240,9 @@ class NystromSVC(KernelClassifier, SupportVectorMachine):
 
     def _loss(self, cost: float) -> Loss:
         return Loss.named(self.loss, cost)
+
+    def _refuse_balanced(self) -> None:
+        """All rows are given to a later call, too: that is a path."""
 
     def _count(self, support: FloatArray) -> Any:
         # of two classes, β > 0 in rows of the second

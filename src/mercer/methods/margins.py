@@ -26,13 +26,13 @@ c = Cω          ``costs``                   (T, 1)      C times the weight of a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mercer._typing import AnyArray, FloatArray, IntArray
-from mercer.engine import Pass, RowPass, Tile
+from mercer.engine import ArrayTable, Coding, Pass, RowPass, Tile
 from mercer.engine.statistics import NormalPass
 from mercer.solvers.dense import add_gram, mirror
 
@@ -63,26 +63,69 @@ class Terms(NamedTuple):
     smoothed: FloatArray  # βe - ε|β| less the strain
 
 
-def row_terms(
-    errors: FloatArray, targets: FloatArray, costs: FloatArray, anchors: FloatArray | float, loss: Loss,
-    sharpness: FloatArray,
-) -> Terms:  # fmt: skip
-    """β and what follows from it, for errors and targets (T, a) and costs (T, 1)."""
-    stiffness = np.broadcast_to(2.0 * costs, errors.shape) if loss.squared else costs * sharpness
-    moved = anchors + stiffness * errors
-    pulls = np.sign(moved) * np.maximum(np.abs(moved) - stiffness * loss.tube, 0.0)
-    if loss.one_sided:
-        pulls = np.where(pulls * targets > 0, pulls, 0.0)
+class Responses(NamedTuple):
+    """What fixes β as a function of the errors of rows."""
+
+    targets: FloatArray  # (T, a)
+    costs: FloatArray  # (T, 1)
+    anchors: FloatArray | float  # (T, a)
+    stiffness: FloatArray  # (T, a)
+    loss: Loss
+
+    @classmethod
+    def of(
+        cls, targets: FloatArray, costs: FloatArray, anchors: FloatArray | float, loss: Loss, sharpness: FloatArray
+    ) -> Responses:
+        """For targets (T, a) and costs (T, 1); the sharpness (a,) is that of losses without squares."""
+        stiffness = np.broadcast_to(2.0 * costs, targets.shape) if loss.squared else costs * sharpness
+        return cls(targets, costs, anchors, stiffness, loss)
+
+    def pulls(self, errors: FloatArray) -> FloatArray:
+        """β for errors (..., T, a)."""
+        moved = self.anchors + self.stiffness * errors
+        if self.loss.one_sided:  # ε = 0
+            pulls = np.where(moved * self.targets > 0, moved, 0.0)
+        else:
+            pulls = np.sign(moved) * np.maximum(np.abs(moved) - self.stiffness * self.loss.tube, 0.0)
+        return pulls if self.loss.squared else np.clip(pulls, -self.costs, self.costs)
+
+
+def row_terms(errors: FloatArray, responses: Responses) -> Terms:
+    """β and what follows from it, for errors (T, a)."""
+    targets, costs, anchors, stiffness, loss = responses
+    pulls = responses.pulls(errors)
     free = pulls != 0
     if not loss.squared:
         free &= np.abs(pulls) < costs
-        pulls = np.clip(pulls, -costs, costs)
     strains = (pulls - anchors) ** 2 / (2.0 * np.where(stiffness > 0, stiffness, 1.0))
     smoothed = pulls * errors - loss.tube * np.abs(pulls) - strains
     if loss.squared:
         return Terms(pulls, stiffness, free, smoothed, strains, smoothed)
     beyond = np.maximum((errors * targets if loss.one_sided else np.abs(errors)) - loss.tube, 0.0)
     return Terms(pulls, stiffness, free, costs * beyond, strains, smoothed)
+
+
+@dataclass(frozen=True, eq=False)
+class _Anchored(Coding):
+    """Targets with anchors behind them, of labels that hold both."""
+
+    inner: Coding
+    n_functions: int
+
+    @property
+    def n_columns(self) -> int:
+        return 2 * self.n_functions
+
+    def columns(self, codes: FloatArray) -> FloatArray:  # type: ignore[override]
+        return np.column_stack([self.inner.columns(codes[:, 0].astype(np.intp)), codes[:, 1:]])
+
+
+def anchored(table: ArrayTable, n_functions: int) -> ArrayTable:
+    """The table with room for the anchors of functions behind its targets."""
+    targets: Any = table.targets if table.coding is None else table.labels
+    room = np.zeros((table.n_rows, n_functions))
+    coding = None if table.coding is None else _Anchored(table.coding, n_functions)
+    return replace(table, labels=np.column_stack([targets, room]), coding=coding, shift=None)
 
 
 @dataclass(frozen=True)
@@ -147,9 +190,10 @@ class _Functions:
 
     design: Design
     weights: FloatArray  # (width, a): coefficients of the features, intercepts, zeros
-    columns: IntArray  # (a,): which functions these are
+    columns: IntArray  # (a,): their targets
+    places: IntArray  # (a,): their anchors, of those that may follow the targets
     sharpness: FloatArray  # (a,)
-    n_columns: int  # targets of a row; the anchors of all functions follow them if there are 2 n_columns
+    n_columns: int  # targets of a row
     loss: Loss
 
     @property
@@ -159,14 +203,13 @@ class _Functions:
     def prepare(self) -> None:
         self.design.prepare()
 
-    def terms(self, tile: Tile, values: FloatArray) -> tuple[FloatArray, Terms]:
-        """Targets of the functions, and what the rows contribute."""
-        targets = tile.targets[:, self.columns]
+    def responses(self, tile: Tile) -> Responses:
+        """How the rows respond to errors."""
         is_anchored = tile.targets.shape[1] > self.n_columns
-        anchors = tile.targets[:, self.n_columns + self.columns] if is_anchored else 0.0
+        anchors = tile.targets[:, self.n_columns + self.places] if is_anchored else 0.0
         weights = np.ones(tile.n_rows) if tile.weights is None else tile.weights
-        costs, errors = self.loss.cost * weights[:, np.newaxis], targets - values @ self.weights
-        return targets, row_terms(errors, targets, costs, anchors, self.loss, self.sharpness)
+        costs = self.loss.cost * weights[:, np.newaxis]
+        return Responses.of(tile.targets[:, self.columns], costs, anchors, self.loss, self.sharpness)
 
 
 @dataclass(frozen=True)
@@ -182,7 +225,8 @@ class Pulls(_Functions, RowPass):
 
     def apply(self, tile: Tile, out: AnyArray) -> None:
         """β of the tile."""
-        out[...] = self.terms(tile, self.design.values(tile))[1].pulls
+        responses = self.responses(tile)
+        out[...] = responses.pulls(responses.targets - self.design.values(tile) @ self.weights)
 
 
 class Sums(NamedTuple):
@@ -194,6 +238,7 @@ class Sums(NamedTuple):
     support: FloatArray  # number of rows by sign, (2,)
     losses: FloatArray  # Σ cℓ(e) by sign, (2,): of squared losses Σ β²/2σ
     totals: FloatArray  # Σ βe - ε|β| - (β - β̄)²/2σ, and the last term alone, (2,)
+    slopes: FloatArray  # -Σ β [φ, 1]ᵀd at other points of a line in the direction d, (k,)
 
 
 _NUMBERS = 4  # pairs of them: gains, support, losses, totals
@@ -201,14 +246,20 @@ _NUMBERS = 4  # pairs of them: gains, support, losses, totals
 
 @dataclass(frozen=True)
 class Evaluate(_Functions, Pass[FloatArray, list[Sums]]):
-    """Value, gradient, Hessian and dual value of functions in one pass; only free rows enter the Hessian."""
+    """Value, gradient, Hessian and dual value of functions in one pass; only free rows enter the Hessian.
+
+    And slopes along lines, at ``weights + steps * directions``.
+    """
+
+    directions: FloatArray  # (width, a)
+    steps: FloatArray  # (k, a)
 
     name, fewest = "support vectors", 256
 
     @property
-    def _sizes(self) -> tuple[int, int, int]:
+    def _sizes(self) -> tuple[int, int, int, int]:
         a, w = len(self.columns), self.design.width
-        return a * w * w, 2 * a * w, 2 * a * _NUMBERS
+        return a * w * w, 2 * a * w, 2 * a * _NUMBERS, self.steps.size
 
     @property
     def state_numbers(self) -> int:  # type: ignore[override]
@@ -219,17 +270,22 @@ class Evaluate(_Functions, Pass[FloatArray, list[Sums]]):
         """All sums in one array."""
         return np.zeros(self.state_numbers)
 
-    def _parts(self, state: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def _parts(self, state: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         a, w = len(self.columns), self.design.width
-        first, second, _ = np.cumsum(self._sizes).tolist()
-        hessians, pulls, numbers = np.split(state, [first, second])
-        return hessians.reshape(a, w, w), pulls.reshape(w, 2, a), numbers.reshape(_NUMBERS, 2, a)
+        hessians, pulls, numbers, slopes = np.split(state, np.cumsum(self._sizes)[:-1])
+        shapes = hessians.reshape(a, w, w), pulls.reshape(w, 2, a), numbers.reshape(_NUMBERS, 2, a)
+        return *shapes, slopes.reshape(self.steps.shape)
 
     def add(self, state: FloatArray, tile: Tile) -> None:
         """One product for the values, one for the gradients, one for the Hessian of each function."""
-        hessians, pulls, numbers = self._parts(state)
-        values = self.design.values(tile)
-        targets, terms = self.terms(tile, values)
+        hessians, pulls, numbers, slopes = self._parts(state)
+        values, responses = self.design.values(tile), self.responses(tile)
+        targets, errors = responses.targets, responses.targets - values @ self.weights
+        terms = row_terms(errors, responses)
+        if np.any(self.directions):
+            along = values @ self.directions
+            for k, step in enumerate(self.steps):
+                slopes[k] -= np.einsum("ta,ta->a", responses.pulls(errors - step * along), along)
         signs = np.stack([terms.pulls > 0, terms.pulls < 0], axis=1)  # (T, 2, a)
         halves = signs * terms.pulls[:, np.newaxis]
         pulls += (values.T @ halves.reshape(tile.n_rows, -1)).reshape(pulls.shape)
@@ -243,10 +299,11 @@ class Evaluate(_Functions, Pass[FloatArray, list[Sums]]):
 
     def finish(self, state: FloatArray) -> list[Sums]:
         """The sums of each function, without the padding."""
-        hessians, pulls, numbers = self._parts(state)
+        hessians, pulls, numbers, slopes = self._parts(state)
         used, found = self.design.n_features + 1, []
         for j, padded in enumerate(hessians):
             hessian = np.ascontiguousarray(padded[:used, :used])
             mirror(hessian)
-            found.append(Sums(hessian, pulls[:used, :, j].T.copy(), *numbers[:, :, j]))
+            gains, support, losses, totals = numbers[:, :, j]
+            found.append(Sums(hessian, pulls[:used, :, j].T.copy(), gains, support, losses, totals, slopes[:, j]))
         return found

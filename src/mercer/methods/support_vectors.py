@@ -7,7 +7,7 @@ With whitened features v and :math:`f(x) = v(x)^\top u + b`,
 has the gradient :math:`u - \sum\beta_iv_i` and a Hessian that sums :math:`\sigma_iv_iv_i^\top` over free rows (see
 ``margins``). Squared losses are minimised by Newton steps, as many as it takes until the free rows stay the same. For
 the others each minimum of the smoothed loss gives the anchors of the next: the augmented Lagrangian method, which
-converges to the minimum of the loss itself while σ stays moderate.
+converges to the minimum of the loss itself while σ stays moderate. A step that is too long takes one pass more.
 
 β that sum to zero are feasible in the dual, whose value is
 :math:`\sum(\beta_iy_i - \varepsilon|\beta_i|) - \tfrac12|\sum\beta_iv_i|^2` (for squared losses less Σβ²/2σ). Those of
@@ -16,34 +16,40 @@ a pass become so when the ones of one sign are scaled. Thus each pass bounds how
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.linalg import solve_triangular
 
-from mercer._typing import FloatArray, IntArray
-from mercer.engine import ArrayRows, ArrayTable, Coding, Executor, left_out_parts, relative_weights, unit_of
+from mercer._typing import FloatArray
+from mercer.engine import ArrayRows, ArrayTable, Executor
 from mercer.engine.executors.threads import working_memory_bytes
 from mercer.engine.statistics import NormalPass, NormalStatistics
 from mercer.methods.frame import Frame, target_shift
-from mercer.methods.margins import Design, Evaluate, Loss, Pulls, StoreDesign, Sums, row_terms
+from mercer.methods.left_out_margins import Judges
+from mercer.methods.margins import Design, Evaluate, Loss, Pulls, StoreDesign, Sums, anchored
 from mercer.model import Calibration, KernelExpansion
-from mercer.model.calibration import SAMPLE, sample_rows
+from mercer.model.calibration import sample_rows
 from mercer.solvers.newton import NewtonSearch
 
 _STORED_SHARE = 0.5  # of the working memory that features may take
 _PLAIN_ERROR = 1e-3  # largest share of the least eigenvalue of a Hessian that rounding may be where it is summed plain
 # Rows on which a search begins, for each basis point and at least, and how many times as many make that worthwhile.
 _BEGINNING, _FEWEST, _WORTHWHILE = 16, 4096, 4
-_BEGUN = 1e-3  # duality gap of that beginning
+_BEGUN = 1e-3  # duality gap of a beginning
+# σk(x, x) above which pieces are many, and a search begins with smaller σ: for squared losses with smaller C, which
+# differ by the second number.
+_STEEP, _RUNG = 1e2, 1e2
 _FLOOR = 1e-3  # share of Σc that the intercept's curvature is given where no row is free, as it then has none
 _SETTLED = 0.1  # a smoothed loss is minimised until the next step gains less than this share of the strain
 _SHARPER, _EASILY = 4.0, 6  # by what σ grows where a minimum took no more passes than that
-_STIFF = 100.0  # σ/c that smoothed losses may reach
-_ENOUGH = 200  # rows by which a model is judged
+# σ/c with which smoothed losses begin, and that they may reach by plain and by whitened sums; 1 smooths over errors as
+# large as the targets. Beginning softly, most rows are free, and the first steps good; what is stiffer is rounding.
+_SOFT, _STIFF, _STIFFEST = 0.1, 1e2, 1e4
 _ROUNDED = 1e-6  # a duality gap that rounding may leave
+_EPSILON = float(np.finfo(np.float64).eps)
 
 
 class Solution(NamedTuple):
@@ -55,6 +61,7 @@ class Solution(NamedTuple):
     objectives: FloatArray  # (p,)
     n_passes: int
     converged: bool
+    rounded: bool  # whether it is rounding that ended the search
     calibration: Calibration
 
 
@@ -77,21 +84,32 @@ class _Data:
     frame: Frame
     is_whitened: bool  # whether features are v, not k
     total: float  # Σ ω
+    widths: FloatArray  # errors over which a loss is smoothed at first: all of them, (p,)
+    stiffest: float  # what σ/c of smoothed losses may reach, as a multiple of 1/widths
+    cost: float  # C
 
     @classmethod
     def of(cls, table: ArrayTable, frame: Frame, loss: Loss, executor: Executor) -> _Data:
-        """Features are stored where there is memory, else computed in each pass, whitened where it matters."""
+        """Features are stored where there is memory, else computed in each pass, whitened where rounding matters."""
         total = float(table.n_rows if table.weights is None else np.sum(table.weights))
-        design = Design.of(NormalPass(frame.features(whitened=True), 0))
+        widths, design = _widths(table, loss), Design.of(NormalPass(frame.features(whitened=True), 0))
         if 8 * table.n_rows * design.width <= _STORED_SHARE * working_memory_bytes():
             features = executor.map(StoreDesign(design), ArrayTable(table.rows))
             table = replace(table, rows=ArrayRows(features, checked=True))
-            return cls(table, design.stored(), frame, is_whitened=True, total=total)
+            return cls(table, design.stored(), frame, True, total, widths, _STIFFEST, loss.cost)
         # Entries of K_mnDK_nm are known to eps; whitening divides them by the pivots.
-        stiffest = 2.0 * loss.cost * (1.0 if loss.squared else _STIFF)
-        rounding = np.finfo(np.float64).eps * total * stiffest * frame.largest_kernel**2 / frame.smallest_pivot
-        whitened = not (frame.kernel.same_diagonal and rounding <= _PLAIN_ERROR)
-        return cls(table, Design.of(NormalPass(frame.features(whitened=whitened), 0)), frame, whitened, total)
+        sigma = loss.cost * (2.0 if loss.squared else _STIFF / float(np.min(widths)))
+        rounding = _EPSILON * total * sigma * frame.largest_kernel**2 / frame.smallest_pivot
+        if not (frame.kernel.same_diagonal and rounding <= _PLAIN_ERROR):
+            return cls(table, design, frame, True, total, widths, _STIFFEST, loss.cost)
+        design = Design.of(NormalPass(frame.features(whitened=False), 0))
+        stiffest = min(_STIFFEST, _STIFF * _PLAIN_ERROR / rounding)
+        return cls(table, design, frame, False, total, widths, stiffest, loss.cost)
+
+    @property
+    def steepness(self) -> FloatArray:
+        """Ck(x, x) of a row of the mean weight, for errors in units of the widths, (p,)."""
+        return self.cost * (self.total / self.table.n_rows) * self.frame.largest_kernel / self.widths
 
     def weights(self, positions: FloatArray) -> FloatArray:
         """Coefficients (width, a) of the features, for positions (a, m + 1)."""
@@ -115,9 +133,11 @@ class _Data:
 class _Function:
     """The search for one function: Newton steps, and where the loss is smoothed, one search after the other."""
 
-    def __init__(self, column: int, start: FloatArray, sharpness: float, total_cost: float, settings: Settings) -> None:
-        self.column, self.sharpness = column, sharpness
-        self._settings, self._floor = settings, _FLOOR * total_cost
+    def __init__(self, column: int, start: FloatArray, data: _Data, settings: Settings) -> None:
+        self.column = column
+        softest = min(_SOFT, _STEEP / float(data.steepness[column]))
+        self.sharpness, self._sharpest = softest / data.widths[column], data.stiffest / data.widths[column]
+        self._settings, self._floor = settings, _FLOOR * settings.loss.cost * data.total
         self.search, self._n_told = NewtonSearch(start), 0
         self.gap = self.objective = np.inf
         self.is_settled = self.is_done = False
@@ -128,14 +148,16 @@ class _Function:
         gradient, hessian = self._newton(sums, position)
         penalty = 0.5 * float(position[:-1] @ position[:-1])
         self._n_told += 1
-        if not self.search.tell(penalty + float(sums.totals[0]), gradient, hessian) and not self.search.is_stuck:
+        value = penalty + float(sums.totals[0])
+        if not self.search.tell(value, gradient, hessian, self._slopes(sums)) and not self.search.is_stuck:
             return
         if self.search.point is position:
             self.hessian, self.support = hessian, sums.support
             self.objective = penalty + float(np.sum(sums.losses))
             self.gap = self.objective - self._dual(sums)
         strain = float(sums.totals[1])
-        still = self.search.is_stuck and (loss.squared or strain <= _ROUNDED * self._settings.tol * self.objective)
+        sharp = self.sharpness >= self._sharpest and strain <= _EPSILON * self.objective
+        still = self.search.is_stuck and (loss.squared or sharp)
         self.is_done = still or self.gap <= self._settings.tol * self.objective
         self.is_settled = self.is_done or self.search.is_stuck
         if not loss.squared:
@@ -144,8 +166,13 @@ class _Function:
     def sharpen(self) -> None:
         """Search on from here, with new anchors."""
         if self._n_told <= _EASILY:
-            self.sharpness *= _SHARPER
+            self.sharpness = min(self.sharpness * _SHARPER, self._sharpest)
         self.search, self._n_told, self.is_settled = NewtonSearch(self.search.point), 0, False
+
+    def _slopes(self, sums: Sums) -> FloatArray:
+        """Slopes of the objective at the other lengths of the step."""
+        point, along = self.search.point[:-1], self.search.direction[:-1]
+        return np.asarray(sums.slopes + point @ along + self.search.lengths * (along @ along))
 
     def _newton(self, sums: Sums, position: FloatArray) -> tuple[FloatArray, FloatArray]:
         gradient, hessian = -np.sum(sums.pulls, axis=0), sums.hessian.copy()
@@ -169,45 +196,17 @@ class _Function:
             value -= float(shares**2 @ sums.losses)
         return value - 0.5 * float(np.sum((shares @ sums.pulls[:, :-1]) ** 2))
 
-    def solve(self, right: FloatArray) -> FloatArray:
-        """H⁻¹ right, H as it was at the minimum."""
-        return np.asarray(cho_solve(cho_factor(self.hessian, lower=True), right))
-
     @property
     def is_converged(self) -> bool:
         """Whether the gap is closed, or the next step of Newton's method on the loss itself would gain nothing."""
-        minimal = (
-            self._settings.loss.squared and self.search.decrement <= _ROUNDED * self._settings.tol * self.objective
-        )
+        least = max(_ROUNDED * self._settings.tol, _EPSILON) * self.objective
+        minimal = self._settings.loss.squared and self.search.decrement <= least
         return self.is_done and (minimal or self.relative_gap <= max(self._settings.tol, _ROUNDED))
 
     @property
     def relative_gap(self) -> float:
         """Of the objective."""
         return max(self.gap, 0.0) / self.objective if self.objective > 0 else 0.0
-
-
-@dataclass(frozen=True, eq=False)
-class _Anchored(Coding):
-    """Targets with anchors behind them, of labels that hold both."""
-
-    inner: Coding
-    n_functions: int
-
-    @property
-    def n_columns(self) -> int:
-        return 2 * self.n_functions
-
-    def columns(self, codes: FloatArray) -> FloatArray:  # type: ignore[override]
-        return np.column_stack([self.inner.columns(codes[:, 0].astype(np.intp)), codes[:, 1:]])
-
-
-def _anchored(table: ArrayTable, anchors: FloatArray) -> ArrayTable:
-    """The table with anchors (n, p) behind its targets."""
-    if table.coding is None:
-        return replace(table, labels=np.column_stack([table.targets, anchors]), shift=None)
-    labels = np.column_stack([np.asarray(table.labels, dtype=np.float64), anchors])
-    return replace(table, labels=labels, coding=_Anchored(table.coding, table.n_outputs))
 
 
 @dataclass(eq=False)
@@ -219,11 +218,7 @@ class _Fit:
     settings: Settings
     executor: Executor
     n_passes: int = 0
-
-    @cached_property
-    def anchors(self) -> FloatArray:
-        """β of the last minimum, (n, p)."""
-        return np.zeros((self.data.table.n_rows, self.data.table.n_outputs))
+    anchors: FloatArray | None = None  # β of the last minima, (n, a), if there was one
 
     def run(self) -> None:
         """Pass after pass, until all are done or there were too many."""
@@ -232,27 +227,43 @@ class _Fit:
             self.n_passes += 1
             searching = [each for each in self.functions if not each.is_settled]
             if searching:
-                what = self._what(searching, [each.search.trial for each in searching])
-                found: list[Sums] = self.executor.reduce(Evaluate(**what), table)
-                for function, sums in zip(searching, found, strict=True):
+                for function, sums in zip(searching, self._evaluated(searching, table), strict=True):
                     function.receive(self.data.whitened(sums))
                 continue
             table = self._moved(table)
 
+    def _evaluated(self, functions: list[_Function], table: ArrayTable) -> list[Sums]:
+        searches = [each.search for each in functions]
+        directions = self.data.weights(np.array([each.direction for each in searches]))
+        steps = np.column_stack([each.lengths - each.length for each in searches])
+        what = self._what(functions, [each.trial for each in searches])
+        return self.executor.reduce(Evaluate(**what, directions=directions, steps=steps), table)
+
     def _moved(self, table: ArrayTable) -> ArrayTable:
         """The table with the β of what was found as anchors."""
+        if self.anchors is None:
+            table = anchored(table, len(self.functions))
+            self.anchors = np.asarray(table.labels)[:, -len(self.functions) :]
         going = [each for each in self.functions if not each.is_done]
-        what = self._what(going, [f.search.point for f in going])
-        self.anchors[:, what["columns"]] = self.executor.map(Pulls(**what), table)
+        what = self._what(going, [each.search.point for each in going])
+        self.anchors[:, what["places"]] = self.executor.map(Pulls(**what), table)
         for function in going:
             function.sharpen()
-        return _anchored(self.data.table, self.anchors)
+        return table
+
+    def judge(self, judges: Judges) -> None:
+        """Let rows that are left out judge the functions."""
+        for place, each in enumerate(self.functions):
+            anchors = None if self.anchors is None else self.anchors[:, place]
+            judges.judge(each.column, each.search.point, each.hessian, self.settings.loss, anchors, each.sharpness)
 
     def _what(self, functions: list[_Function], positions: list[FloatArray]) -> dict[str, Any]:
+        columns = np.array([each.column for each in functions])
         return {
             "design": self.data.design,
             "weights": self.data.weights(np.array(positions)),
-            "columns": np.array([each.column for each in functions]),
+            "columns": columns,
+            "places": columns - self.functions[0].column,
             "sharpness": np.array([each.sharpness for each in functions]),
             "n_columns": self.data.table.n_outputs,
             "loss": self.settings.loss,
@@ -265,55 +276,75 @@ def fit_support_vectors(
     """Fit a function to each column of the targets, from an expansion on this basis if one is given."""
     shift = _shift(table, settings)
     table = table.shifted(shift)
-    starts = _beginning(table, frame, settings, executor) if start is None else _positions(start, frame, shift)
-    fits = _minimise(table, frame, starts, settings, executor)
-    functions = [each for fit in fits for each in fit.functions]
-    positions = np.array([each.search.point for each in functions])
-    gaps = np.array([each.relative_gap for each in functions])
-    expansion = KernelExpansion(
-        frame.kernel, frame.basis.points, frame.unwhiten(positions[:, :-1].T), positions[:, -1] + shift
+    data, judges = _Data.of(table, frame, settings.loss, executor), Judges.of(table, frame)
+    starts, n_passes = (
+        _begin(table, data, settings, executor) if start is None else (_positions(start, frame, shift), 0)
     )
+    left, found = replace(settings, max_iter=settings.max_iter - n_passes), []
+    for fit in _minimise(data, starts, left, executor):
+        fit.judge(judges)
+        # without its Hessians
+        found += [(f.search.point, f.support, f.relative_gap, f.objective, f.is_converged) for f in fit.functions]
+        n_passes = max(n_passes, settings.max_iter - left.max_iter + fit.n_passes)
+    positions, support, gaps, objectives, converged = (np.array(each) for each in zip(*found, strict=True))
+    w = frame.unwhiten(positions[:, :-1].T)
     return Solution(
-        expansion,
-        support=np.array([each.support for each in functions]),
+        KernelExpansion(frame.kernel, frame.basis.points, w, positions[:, -1] + shift),
+        support=support,
         gaps=gaps,
-        objectives=np.array([each.objective for each in functions]),
-        n_passes=max(fit.n_passes for fit in fits),
-        converged=all(each.is_converged for each in functions),
-        calibration=_calibration(table, frame, fits, shift),
+        objectives=objectives,
+        n_passes=n_passes,
+        converged=bool(np.all(converged)),
+        rounded=n_passes < settings.max_iter,
+        calibration=judges.calibration(shift),
     )
 
 
-def _minimise(
-    table: ArrayTable, frame: Frame, starts: FloatArray, settings: Settings, executor: Executor
-) -> list[_Fit]:
+def _minimise(data: _Data, starts: FloatArray, settings: Settings, executor: Executor) -> Iterator[_Fit]:
     """Search for all functions, as many in the same passes as there is memory for."""
-    data = _Data.of(table, frame, settings.loss, executor)
     together = max(1, int(working_memory_bytes() // (4 * 8 * data.design.width**2)))
-    widths, fits = _widths(table, settings.loss), []
     for first in range(0, len(starts), together):
-        functions = [
-            _Function(j, starts[j], 1.0 / widths[j], settings.loss.cost * data.total, settings)
-            for j in range(first, min(first + together, len(starts)))
-        ]
-        fits.append(_Fit(data, functions, settings, executor))
-        fits[-1].run()
-    return fits
+        places = range(first, min(first + together, len(starts)))
+        fit = _Fit(data, [_Function(j, starts[j], data, settings) for j in places], settings, executor)
+        fit.run()
+        yield fit
 
 
-def _beginning(table: ArrayTable, frame: Frame, settings: Settings, executor: Executor) -> FloatArray:
-    """Positions (p, m + 1) by some of the rows, where there are many; else zeros."""
-    m = len(frame.lower)
+def _begin(table: ArrayTable, data: _Data, settings: Settings, executor: Executor) -> tuple[FloatArray, int]:
+    """Positions (p, m + 1) to begin at, and how many passes over all rows they took."""
     used = np.arange(table.n_rows) if table.weights is None else np.flatnonzero(table.weights > 0)
-    size = max(_BEGINNING * m, _FEWEST)
-    zeros = np.zeros((table.n_outputs, m + 1))
+    size = max(_BEGINNING * data.design.n_features, _FEWEST)
     if len(used) < _WORTHWHILE * size:
-        return zeros
+        return _climb(data, settings, executor)
     some = table.subset(sample_rows(used, size))
-    share = float(np.sum(some.weights) / np.sum(table.weights)) if some.weights is not None else size / len(used)  # type: ignore[arg-type]
-    loss = replace(settings.loss, cost=settings.loss.cost / share)
-    fits = _minimise(some, frame, zeros, replace(settings, loss=loss, tol=max(settings.tol, _BEGUN)), executor)
-    return np.array([each.search.point for fit in fits for each in fit.functions])
+    share = size / len(used) if some.weights is None else float(np.sum(some.weights)) / data.total
+    rough = replace(
+        settings, loss=replace(settings.loss, cost=settings.loss.cost / share), tol=max(settings.tol, _BEGUN)
+    )
+    few = _Data.of(some, data.frame, rough.loss, executor)
+    starts, _ = _climb(few, rough, executor)
+    return _points(_minimise(few, starts, rough, executor))[0], 0
+
+
+def _climb(data: _Data, settings: Settings, executor: Executor) -> tuple[FloatArray, int]:
+    """Positions by smaller C, each from those of the last, for large C; and how many passes they took."""
+    positions: FloatArray = np.zeros((data.table.n_outputs, data.design.n_features + 1))
+    steepness, n_passes = max(float(np.max(data.steepness)), 1.0), 0
+    n_rungs = int(np.log(steepness) / np.log(_RUNG)) if settings.loss.squared else 0
+    for rung in range(n_rungs - 1, 0, -1):
+        if settings.max_iter - n_passes >= 2:
+            loss = replace(settings.loss, cost=settings.loss.cost / _RUNG**rung)
+            half = (settings.max_iter - n_passes) // 2
+            rough = replace(settings, loss=loss, tol=max(settings.tol, _BEGUN), max_iter=half)
+            positions, taken = _points(_minimise(data, positions, rough, executor))
+            n_passes += taken
+    return positions, n_passes
+
+
+def _points(fits: Iterable[_Fit]) -> tuple[FloatArray, int]:
+    """Where searches ended (p, m + 1), and how many passes they took."""
+    found = [(each.search.point, fit.n_passes) for fit in fits for each in fit.functions]
+    return np.array([point for point, _ in found]), max(taken for _, taken in found)
 
 
 def _positions(start: KernelExpansion, frame: Frame, shift: FloatArray) -> FloatArray:
@@ -332,41 +363,3 @@ def _widths(table: ArrayTable, loss: Loss) -> FloatArray:
         return np.ones(table.n_outputs)
     spread = np.sqrt(np.average(table.targets**2, axis=0, weights=table.weights))
     return np.where(spread > 0, spread, 1.0)
-
-
-def _calibration(table: ArrayTable, frame: Frame, fits: list[_Fit], shift: FloatArray) -> Calibration:
-    r"""Values of a sample of the rows by functions that do not know them.
-
-    While the same rows are free, taking a row away moves its value to f - βg/(1 - σg), g = [v, 1]ᵀH⁻¹[v, 1] (the second
-    term for free rows only): for squared losses that is ridge regression's, for the others the span of the support
-    vectors (Chapelle and Vapnik 2000). Rows with β = 0 do not matter to the function.
-    """
-    index = _judges(table, frame)
-    sample = table.subset(index)
-    targets, weights = sample.targets, np.ones(len(index)) if sample.weights is None else sample.weights
-    rows = frame.features(whitened=True).tile(sample.rows.read(0, len(index)))
-    features = np.column_stack([rows, np.ones(len(index))])
-    residuals = np.empty_like(targets)
-    part = left_out_parts(weights, counted=table.counted) / weights
-    for fit in fits:
-        for each in fit.functions:
-            j = [each.column]
-            anchors = 0.0 if fit.settings.loss.squared else fit.anchors[index][:, j]
-            errors = targets[:, j] - (features @ each.search.point)[:, np.newaxis]
-            costs = fit.settings.loss.cost * weights[:, np.newaxis]
-            terms = row_terms(errors, targets[:, j], costs, anchors, fit.settings.loss, np.array([each.sharpness]))
-            g = np.einsum("ij,ji->i", features, each.solve(features.T))
-            left = 1.0 - part * (terms.free * terms.stiffness)[:, 0] * g
-            residuals[:, each.column] = errors[:, 0] + part * terms.pulls[:, 0] * g / np.where(left > 0, left, np.nan)
-    known = np.all(np.isfinite(residuals), axis=1)
-    return Calibration(
-        (targets + shift)[known], residuals[known], np.ones(int(np.sum(known))),
-        relative_weights(weights, counted=table.counted)[known], unit_of(weights, counted=table.counted),
-    )  # fmt: skip
-
-
-def _judges(table: ArrayTable, frame: Frame) -> IntArray:
-    """Some rows, without those of the basis, which it represents better than new ones, if enough others are left."""
-    used = np.arange(table.n_rows) if table.weights is None else np.flatnonzero(table.weights > 0)
-    others = used if frame.basis.index is None else np.setdiff1d(used, frame.basis.index)
-    return sample_rows(others if len(others) >= _ENOUGH else used, SAMPLE)

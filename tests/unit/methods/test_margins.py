@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from mercer.methods.margins import Loss, row_terms
+from mercer.methods.margins import Loss, Responses, row_terms
 
 NAMES = ["hinge", "squared_hinge", "epsilon_insensitive", "squared_epsilon_insensitive"]
 every_loss = pytest.mark.parametrize("name", NAMES)
@@ -30,7 +30,8 @@ def draw(name, n=40):
 def terms_of(name, values, targets, anchors=0.0, sharpness=2.0):
     costs = np.full((len(values), 1), COST)
     errors = (targets - values)[:, np.newaxis]
-    return row_terms(errors, targets[:, np.newaxis], costs, anchors, loss_of(name), np.array([sharpness]))
+    responses = Responses.of(targets[:, np.newaxis], costs, anchors, loss_of(name), np.array([sharpness]))
+    return row_terms(errors, responses)
 
 
 @every_loss
@@ -75,5 +76,6 @@ def test_rows_of_weight_zero_contribute_nothing():
         values, targets = draw(name, 3)
         zeros = np.zeros((3, 1))
         errors, sharpness = (targets - values)[:, np.newaxis], np.ones(1)
-        for each in row_terms(errors, targets[:, np.newaxis], zeros, zeros, loss_of(name), sharpness):
+        responses = Responses.of(targets[:, np.newaxis], zeros, zeros, loss_of(name), sharpness)
+        for each in row_terms(errors, responses):
             assert not np.any(each)
