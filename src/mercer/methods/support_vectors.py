@@ -42,6 +42,7 @@ _FLOOR = 1e-3  # share of Σc that the intercept's curvature is given where no r
 _SETTLED = 0.1  # a smoothed loss is minimised until the next step gains less than this share of the strain
 _SHARPER, _EASILY = 4.0, 6  # by what σ grows where a minimum took no more passes than that
 _STIFF = 100.0  # σ/c that smoothed losses may reach
+_LARGEST = 1e150  # target whose square, summed over rows, is a number
 _ENOUGH = 200  # rows by which a model is judged
 _ROUNDED = 1e-6  # a duality gap that rounding may leave
 
@@ -265,6 +266,9 @@ def fit_support_vectors(
     """Fit a function to each column of the targets, from an expansion on this basis if one is given."""
     shift = _shift(table, settings)
     table = table.shifted(shift)
+    largest = float(np.max(np.abs(table.targets), initial=0.0))
+    if largest > _LARGEST:
+        raise ValueError(f"the targets go up to {largest:.1g}: their squares overflow. Scale y.")
     starts = _beginning(table, frame, settings, executor) if start is None else _positions(start, frame, shift)
     fits = _minimise(table, frame, starts, settings, executor)
     functions = [each for fit in fits for each in fit.functions]
