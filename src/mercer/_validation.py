@@ -44,6 +44,7 @@ __all__ = [
 _Class = TypeVar("_Class", bound=type)
 
 _SIZES = (1e-152, 1e152)  # of the largest weight: squares of smaller and larger numbers, and sums of them, are none
+_MOST_SUMMED = float(np.finfo(np.float64).max) / 8  # of targets: sums of differences are numbers, too
 _FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
 
 
@@ -104,6 +105,9 @@ def check_targets(y: Any, *, n_rows: int) -> FloatArray:
     if targets.ndim > 2:
         raise ValueError(f"y must have one or two dimensions, got {targets.ndim}.")
     check_consistent_length(range(n_rows), targets)
+    largest = float(np.max(np.abs(targets), initial=0.0))
+    if largest > _MOST_SUMMED / max(n_rows, 1):
+        raise ValueError(f"y goes up to {largest:.3g}: sums of its {n_rows} rows overflow. Scale y.")
     return np.asarray(targets)
 
 

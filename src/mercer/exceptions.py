@@ -26,7 +26,7 @@ class StarvedWarning(UserWarning):
 
 
 class GeneralisationWarning(UserWarning):
-    """A model predicts rows that it has not seen worse than the mean of the targets does."""
+    """A model predicts rows that it has not seen worse than the mean of the targets, or a linear regression, does."""
 
 
 class OutlierWarning(UserWarning):

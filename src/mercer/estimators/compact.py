@@ -13,11 +13,12 @@ from mercer.engine import ArrayTable, Rows, SparseGram, SparseKernel
 from mercer.estimators.classification import CLASS_WEIGHT, KernelClassifier
 from mercer.estimators.regression import KernelRegressor
 from mercer.estimators.shell import Shell, all_or_nothing, make_executor, on_its_threads
-from mercer.exceptions import StarvedWarning, warn
+from mercer.exceptions import GeneralisationWarning, StarvedWarning, warn
 from mercer.kernels import Compact, Kernel, Wendland
 from mercer.methods.compact import CompactFit, CompactVariance, fit_compact, resolve_compact
 from mercer.methods.compact_noise import error_left_out, unexplained_share
 from mercer.methods.compact_system import CompactSystem, Options
+from mercer.methods.linear_error import linear_error
 from mercer.model import Calibration, KernelExpansion, as_dtype
 
 _FEW = 5  # neighbours: fewer say little
@@ -25,6 +26,7 @@ _CORRELATED = 1e-4  # kernel value, relative to k(x, x), above which a row is a 
 _STARVED = 0.5  # share of rows with few neighbours at which a warning is due
 _UNKNOWN = 0.9  # share of the variance of a row, given all others, at which a warning is due
 _WORKS = 0.8  # squared error of rows that are left out, relative to that of the mean, below which none is
+_LINEAR = 1.2  # times the squared error of a linear regression, above which a warning is due
 _REMEDY = (
     "rows say little about each other, and predictions are little more than the intercept. Use a larger length scale "
     "(length_scale='auto' gives 50 neighbours on average), a less steep kernel (a lower dimension of Wendland, a lower "
@@ -118,12 +120,12 @@ class CompactMachine(Shell):
             self.robust_weights_ = fit.robust_weights
         self.noise_, self._calibrated = fit.noise, fit.calibration
         self._keep(fit)
-        self._check_neighbours(fit.system.gram)
+        self._check_neighbours(fit.system.gram, table)
 
     def _keep(self, fit: CompactFit) -> None:
         """A classifier does not need the system any more."""
 
-    def _check_neighbours(self, gram: SparseGram) -> None:
+    def _check_neighbours(self, gram: SparseGram, table: ArrayTable) -> None:
         """Warn if rows have no neighbours, or none that say anything; else if the model does not generalise."""
         n_neighbours = gram.counts_above(_CORRELATED * float(np.max(gram.values))) - 1  # of each row, without itself
         self.coverage_ = float(np.mean(n_neighbours >= _FEW))
@@ -132,11 +134,23 @@ class CompactMachine(Shell):
         unknown, works = unexplained_share(gram), error_left_out(self._calibration()) < _WORKS
         if works or (1.0 - self.coverage_ <= _STARVED and unknown <= _UNKNOWN):
             self._check_calibration()
+            self._check_linear(table)
             return
         reason = f"given all others with little noise, {100 * unknown:.0f} % of the variance of a row remain"
         if 1.0 - self.coverage_ > _STARVED:
             reason = f"{100 * (1 - self.coverage_):.0f} % of the rows have fewer than {_FEW} neighbours that matter"
         warn(f"{reason}: {_REMEDY}", StarvedWarning)
+
+    def _check_linear(self, table: ArrayTable) -> None:
+        """Warn if rows that are left out are predicted worse than by a linear regression."""
+        ratio = error_left_out(self._calibration()) / max(linear_error(table), np.finfo(np.float64).eps)
+        if np.isfinite(ratio) and ratio > _LINEAR:
+            warn(
+                f"rows that are left out are predicted with {np.sqrt(ratio):.3g} times the error of a linear "
+                "regression: length scales do not suit the features. Scale the features, or use tune_cutoff, a learned "
+                "metric, or another estimator, such as NystromRegressor.",
+                GeneralisationWarning,
+            )
 
     def _calibration(self) -> Calibration | None:
         return getattr(self, "_calibrated", None)

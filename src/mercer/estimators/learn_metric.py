@@ -17,6 +17,7 @@ from mercer.exceptions import warn
 from mercer.kernels import Gaussian, Kernel, Matern, Metric, Stationary, as_kernel
 from mercer.kernels.compact import Compact
 from mercer.kernels.median_distance import median_distance
+from mercer.methods.exact import unit_targets
 from mercer.methods.likelihood import DECIDING_ROWS, maximise_likelihood
 from mercer.methods.metric_search import MetricTrial, refine_metric, rows_in_memory, spreads
 
@@ -154,8 +155,9 @@ def _starts(shape: Stationary, some: ArrayTable, limit: float) -> list[Stationar
     if len(rows) < _FEWEST or not np.any(varied):
         return [equal]
     weights = np.ones(len(rows)) if some.weights is None else some.weights
-    targets = targets[:, varied] / np.std(targets[:, varied], axis=0)
-    likeliest = partial(maximise_likelihood, targets=targets, weights=weights)
+    targets, _ = unit_targets(targets[:, varied])
+    targets = targets / np.std(targets, axis=0)
+    likeliest = partial(maximise_likelihood, targets=targets, weights=weights, counted=some.counted)
     until = time.monotonic() + _LIKELIHOOD_SHARE * limit
     one = likeliest(equal, rows, max_iter=_STEPS[0], deadline=until)
     each = one.kernel.metric.size * unit

@@ -85,7 +85,8 @@ class PseudoInputRegressor(KernelRegressor, OnBasis, Shell):
 
     Notes
     -----
-    A row of weight ω counts as ω rows; for ``objective="fitc"`` the weight divides the noise of its row.
+    A row of whole weight ω counts as ω rows; for ``objective="fitc"`` the weight divides the noise of its row. Of other
+    weights only ratios matter.
 
     References
     ----------

@@ -38,7 +38,7 @@ _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
 
 _WORSE = 1.1  # times the squared error of the mean: beyond what chance makes of targets that are noise
-_COPIED = 4.0  # times the squared error, if a row is left out with its copies
+_COPIED = 2.0  # times the squared error, if a row is left out with its copies
 _FEW = 20  # rows, of which nothing can be said
 
 # By identity, and not attributes of the estimators: a lock cannot be pickled, copied or compared.

@@ -18,6 +18,7 @@ from mercer._validation import check_random_state
 from mercer.engine import ArrayTable, Executor, blas_threads
 from mercer.kernels import Kernel
 from mercer.kernels.median_distance import median_distance
+from mercer.methods.exact import unit_targets
 from mercer.methods.frame import given_kernel, resolve_kernel
 from mercer.methods.likelihood import maximise_likelihood
 from mercer.solvers.ridge import Choice
@@ -50,8 +51,9 @@ def fitted_kernel(
     scales = typical_scales(rows, weights)
     start = resolve_kernel(clone(function).set_params(**dict.fromkeys(names, scales)), table, rng)
     # Outputs of one size decide alike; constant ones say nothing.
+    targets, _ = unit_targets(targets)
     sizes = np.std(targets, axis=0)
-    varied = sizes > _CONSTANT * np.max(np.abs(targets), axis=0)
+    varied = sizes > _CONSTANT
     if len(rows) < _FEWEST_ROWS or not np.any(varied):
         return start
     unit, level = float(np.mean(weights)), float(np.mean(start.diagonal(rows)))

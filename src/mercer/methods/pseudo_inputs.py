@@ -11,7 +11,7 @@ from scipy.optimize import OptimizeResult, minimize
 
 from mercer._typing import FloatArray
 from mercer.basis import Basis
-from mercer.engine import ArrayTable, Executor, blas_threads, row_moments
+from mercer.engine import ArrayTable, Executor, blas_threads, number_of, row_moments
 from mercer.kernels import Kernel
 from mercer.methods.committee import Batch, CommitteeSummary
 from mercer.methods.frame import Frame, target_shift
@@ -66,19 +66,21 @@ def fit_pseudo_inputs(
 ) -> PseudoInputFit:
     """Search from a basis, a kernel and a noise (None for the best of a few); weights of the table are above zero."""
     centred = table.shifted(target_shift(table, intercept=intercept)).targets
-    unit = _root_mean_square(centred, table.weights)
+    unit, worth = _root_mean_square(centred, table.weights), _weight_of_a_row(table)
     if not 1e-152 < unit < 1e152:
         raise ValueError(f"the targets are of size {unit:.1g}, whose square cannot be a variance: scale them.")
-    scaled = ArrayTable(table.rows, centred / unit, table.weights, relative=not table.counted)
+    weights = None if table.weights is None else table.weights / worth
+    scaled = ArrayTable(table.rows, centred / unit, weights, relative=not table.counted)
+    variance = unit**2 * worth  # the unit of the noise
     objective = SparseObjective(scaled, kind, executor)
-    first = _Point(start.kernel * unit**-2, start.basis.points, 1.0 if noise is None else noise * unit**-2)
+    first = _Point(start.kernel * unit**-2, start.basis.points, 1.0 if noise is None else noise / variance)
     if noise is None and not (freedom.kernel and freedom.noise):
         first = _with_best_noise(objective, first)
-        noise = first.noise * unit**2
+        noise = first.noise * variance
     best, result = _search(objective, first, freedom, max_iter=max_iter, tol=tol)
     kernel = best.kernel * unit**2 if freedom.kernel else start.kernel
     frame = Frame.build(kernel, Basis(points=best.points, note=start.basis.note), np.dtype(np.float64), steady=True)
-    noise = best.noise * unit**2 if noise is None or freedom.noise else noise
+    noise = best.noise * variance if noise is None or freedom.noise else noise
     n_rows = objective.n_rows
     expansion, calibration = _model(table, frame, kind=kind, noise=noise, intercept=intercept, executor=executor)
     if freedom.kernel or freedom.noise:  # the units of the targets are in the kernel and the noise
@@ -104,6 +106,13 @@ def _model(
     settings = Settings(noise=noise, intercept=intercept, prior=True)
     summary = Summary.start(frame, table, settings).plus(table, executor)
     return summary.solved[0], summary.calibration
+
+
+def _weight_of_a_row(table: ArrayTable) -> float:
+    """What a row counts one for: 1 of counts; of other weights so much that their sum is what they are worth."""
+    if table.weights is None or table.counted:
+        return 1.0
+    return float(np.sum(table.weights)) / number_of(table.weights, counted=False)
 
 
 def _root_mean_square(targets: FloatArray, weights: FloatArray | None) -> float:

@@ -48,6 +48,7 @@ _SHARPER, _EASILY = 4.0, 6  # by what σ grows where a minimum took no more pass
 # σ/c with which smoothed losses begin, and that they may reach by plain and by whitened sums; 1 smooths over errors as
 # large as the targets. Beginning softly, most rows are free, and the first steps good; what is stiffer is rounding.
 _SOFT, _STIFF, _STIFFEST = 0.1, 1e2, 1e4
+_LARGEST = 1e150  # target whose square, summed over rows, is a number
 _ROUNDED = 1e-6  # a duality gap that rounding may leave
 _EPSILON = float(np.finfo(np.float64).eps)
 
@@ -276,6 +277,9 @@ def fit_support_vectors(
     """Fit a function to each column of the targets, from an expansion on this basis if one is given."""
     shift = _shift(table, settings)
     table = table.shifted(shift)
+    largest = 0.0 if table.coding is not None else float(np.max(np.abs(table.targets), initial=0.0))
+    if largest > _LARGEST:
+        raise ValueError(f"the targets go up to {largest:.1g}: their squares overflow. Scale y.")
     data, judges = _Data.of(table, frame, settings.loss, executor), Judges.of(table, frame)
     starts, n_passes = (
         _begin(table, data, settings, executor) if start is None else (_positions(start, frame, shift), 0)

@@ -271,5 +271,5 @@ def _mean(values: FloatArray, weights: FloatArray) -> FloatArray:
 
 
 def _positive(scale: FloatArray) -> FloatArray:
-    """The scale, with the least number above zero in place of zeros: constant targets have no spread."""
-    return np.maximum(scale, np.finfo(np.float64).tiny)
+    """The scale, with a number above zero in place of zeros: constant targets have no spread."""
+    return np.where(scale > 0, scale, np.finfo(np.float64).tiny)

@@ -8,6 +8,7 @@ from sklearn.datasets import make_friedman1
 
 from mercer import CommitteeRegressor, ExactClassifier, ExactRegressor, NystromRegressor
 from mercer.exceptions import GeneralisationWarning
+from mercer.kernels import Matern
 from mercer.model.calibration import share_of_copies
 
 MODELS = {
@@ -31,6 +32,15 @@ def fit(model, X, y, weights):
 def test_whole_weights_that_leave_no_noise_are_warned_of(data, model):
     with pytest.warns(GeneralisationWarning, match="divide them by the largest"):
         fit(model, *data)
+
+
+def test_copies_that_hide_half_of_the_squared_error_are_warned_of():
+    rows = np.random.default_rng(0).normal(size=(300, 2))
+    targets = np.sin(rows[:, 0]) + 0.5 * np.random.default_rng(1).normal(size=300)
+    weights = np.random.default_rng(2).integers(1, 11, 300).astype(float)
+    with pytest.warns(GeneralisationWarning, match="whole numbers"):
+        model = ExactRegressor(Matern(1.0), noise=0.1).fit(rows, targets, weights)
+    assert 2.0 < model._calibration().copied < 4.0
 
 
 @pytest.mark.parametrize("factor", [None, 0.2], ids=["none", "relative"])

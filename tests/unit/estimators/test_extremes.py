@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 
 from mercer import (
+    AutoRegressor,
     CommitteeRegressor,
+    CompactRegressor,
     ExactClassifier,
     ExactRegressor,
     NystromRegressor,
+    NystromSVR,
     OnlineRegressor,
     ReducedRankRegressor,
 )
@@ -121,7 +124,7 @@ def test_weights_whose_squares_are_no_numbers_are_refused(data, estimator, size)
 
 
 @pytest.mark.parametrize("noise", ["auto", "gcv", "loo", 0.1])
-@pytest.mark.parametrize("scale", [1e-300, 1e-160, 1e160, 1e300])
+@pytest.mark.parametrize("scale", [1e-309, 1e-300, 1e-160, 1e160, 1e300])
 def test_targets_whose_squares_are_no_numbers(data, noise, scale):
     rows, targets, new = data
     expected = ExactRegressor(Gaussian(1.0), noise=noise).fit(rows, targets)
@@ -140,6 +143,29 @@ def test_sums_of_squares_that_are_no_numbers_are_refused(data, cls, scale, what)
     rows, targets, _ = data
     with pytest.raises(ValueError, match=what + ".*Scale"):
         cls(n_basis=20).fit(rows, scale * targets)
+
+
+@pytest.mark.parametrize(
+    "estimator", [AutoRegressor(), ExactRegressor(), CompactRegressor(), OnlineRegressor()], ids=str
+)
+def test_targets_whose_sums_are_no_numbers_are_refused(data, estimator):
+    rows, targets, _ = data
+    with pytest.raises(ValueError, match=r"y goes up to 1.*overflow. Scale y"):
+        estimator.fit(rows, 1e307 * targets / np.max(np.abs(targets)))
+
+
+def test_support_vectors_of_targets_whose_squares_are_no_numbers_are_refused(data):
+    rows, targets, _ = data
+    with pytest.raises(ValueError, match=r"overflow. Scale y"):
+        NystromSVR(n_basis=20).fit(rows, 1e160 * targets)
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e300])
+def test_length_scales_by_likelihood_do_not_depend_on_the_size_of_targets(data, scale):
+    rows, targets, _ = data
+    expected = ExactRegressor(Gaussian("ard")).fit(rows, targets).kernel_
+    found = ExactRegressor(Gaussian("ard")).fit(rows, scale * targets).kernel_
+    np.testing.assert_allclose(found(rows), expected(rows), atol=1e-3)
 
 
 # ------------------------------------------------------------------------------------------------- offsets

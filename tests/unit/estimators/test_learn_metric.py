@@ -48,6 +48,14 @@ def test_units_and_offsets_do_not_matter():
     np.testing.assert_allclose(other(X * scale + 64), one(X), atol=1e-4)
 
 
+def test_only_ratios_of_weights_that_are_no_counts_matter():
+    X, y = draw()
+    weights = np.random.default_rng(1).uniform(1.0, 10.0, size=len(X))
+    y = y + 0.5 * np.random.default_rng(2).normal(size=len(X))
+    one, other = (learn_metric(X, y, kernel=Matern(), sample_weight=unit * weights, **QUICK) for unit in (1e-3, 1e3))
+    np.testing.assert_allclose(other(X), one(X), atol=1e-3)
+
+
 def test_a_kernel_with_length_scales_is_where_it_starts():
     X, y = draw()
     start = Gaussian(np.array([1.0, 10.0, 100.0]))

@@ -219,6 +219,17 @@ def test_an_intercept_takes_a_constant(rows, targets):
     close(model.predict(rows) - 1e6, expected.predict(rows), 1e-3)
 
 
+@each_objective
+def test_only_ratios_of_weights_that_are_no_counts_matter(rows, targets, objective):
+    weights = np.random.default_rng(5).uniform(1.0, 10.0, size=N)
+    options = {"kernel": Gaussian(1.0), "fit_points": False, "objective": objective}
+    one, other = (fit(rows, targets, unit * weights, **options) for unit in (1.0, 1e-3))
+    assert other.noise_ == pytest.approx(1e-3 * one.noise_, rel=1e-3)
+    assert other.objective_value_ == pytest.approx(one.objective_value_, abs=1e-3)
+    close(other.predict(rows), one.predict(rows), 1e-3)
+    assert 0.5 < one.calibration_ < 2.0
+
+
 def test_weights_count_as_rows(rows, targets):
     weights = np.random.default_rng(5).integers(0, 3, size=N)
     each = np.repeat(np.arange(N), weights)
