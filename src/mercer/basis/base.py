@@ -112,7 +112,7 @@ class BasisStrategy(BaseEstimator, ABC):
         Parameters
         ----------
         rows : array (n, d) or Rows
-        targets : array (n,) or (n, p)
+        targets : array (n,) or (n, p), or a function that returns it
             Ignored by most strategies, which take (n, 0), too.
         kernel : Kernel
             With numbers for parameters.
@@ -124,6 +124,8 @@ class BasisStrategy(BaseEstimator, ABC):
         """
         self._validate_params()
         rows = as_rows(rows)
+        if callable(targets):  # which are not made for nothing
+            targets = targets() if self.needs_targets else np.empty((rows.n_rows, 0))
         table = np.asarray(targets, dtype=np.float64)
         table = table if table.ndim == 2 else table.reshape(rows.n_rows, -1)
         if self.needs_targets and not table.shape[1]:
@@ -145,7 +147,7 @@ class BasisStrategy(BaseEstimator, ABC):
         """Choose at most ``task.n_basis`` points; none if no row is of use."""
 
 
-def choose_basis(basis: Any, rows: Rows, targets: FloatArray, kernel: Kernel, n_basis: int, **options: Any) -> Basis:
+def choose_basis(basis: Any, rows: Rows, targets: Any, kernel: Kernel, n_basis: int, **options: Any) -> Basis:
     """Return the points for a strategy's name, a strategy (``options`` are those of ``select``), or an array."""
     # The name of a strategy is that of its file.
     files = ((each.__module__.rpartition("."), each) for each in BasisStrategy.__subclasses__())

@@ -4,6 +4,7 @@ Where rows are (``table``), who computes (``executors``) and what is computed (p
 ``products`` and others) are independent of each other.
 """
 
+from mercer.engine.columns import Described, describe, mean_targets
 from mercer.engine.conditional import ConditionalStatistics, Influences, conditional_statistics, influences
 from mercer.engine.executors.sequence import Sequence
 from mercer.engine.executors.threads import Threads, blas_threads
@@ -26,44 +27,43 @@ from mercer.engine.products import (
     squared_projections,
     transposed_times,
 )
+from mercer.engine.rows import ArrayRows, Block, Rows, SomeRows, SparseRows, as_rows
 from mercer.engine.sequential import SequentialLearner, learn_table
+from mercer.engine.source import Chunk, Field, Piece, Source, SourceColumn, SourceRows
 from mercer.engine.sparse_kernel import SparseGram, SparseKernel
 from mercer.engine.statistics import Features, NormalStatistics, normal_statistics, row_moments
 from mercer.engine.stochastic import GradientLearner, Units, descend_table
-from mercer.engine.table import (
-    ArrayRows,
-    ArrayTable,
-    Block,
-    Coding,
-    Rows,
-    SomeRows,
-    SparseRows,
-    Table,
-    as_rows,
-)
+from mercer.engine.table import ArrayTable, Coding, Table
 from mercer.engine.weights import are_counts, left_out_parts, number_of, relative_weights, unit_of
 
 __all__ = [
     "ArrayRows",
     "ArrayTable",
     "Block",
+    "Chunk",
     "Coding",
     "ConditionalStatistics",
+    "Described",
     "Evaluation",
     "Executor",
     "Features",
+    "Field",
     "GradientLearner",
     "Influences",
     "Moments",
     "NormalStatistics",
     "OnFeatures",
     "Pass",
+    "Piece",
     "RowPass",
     "Rows",
     "Scratch",
     "Sequence",
     "SequentialLearner",
     "SomeRows",
+    "Source",
+    "SourceColumn",
+    "SourceRows",
     "SparseGram",
     "SparseKernel",
     "SparseRows",
@@ -79,6 +79,7 @@ __all__ = [
     "column_squares",
     "conditional_statistics",
     "descend_table",
+    "describe",
     "extend_factor",
     "feature_matrix",
     "features_times",
@@ -91,6 +92,7 @@ __all__ = [
     "kernel_times",
     "learn_table",
     "left_out_parts",
+    "mean_targets",
     "nearest_points",
     "nearest_rows",
     "neighbour_distance",

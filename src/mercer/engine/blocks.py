@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from mercer.engine.passes import Scratch, Tile
-from mercer.engine.table import ArrayTable, Block, Part, Table, partition_bounds
+from mercer.engine.rows import Block, partition_bounds
+from mercer.engine.table import ArrayTable, Part, Table
 
 
 @dataclass(eq=False)

@@ -34,8 +34,9 @@ from mercer._typing import AnyArray, FloatArray
 from mercer.engine.blocks import BlockTable
 from mercer.engine.passes import Executor, RowPass, Tile
 from mercer.engine.products import OnFeatures
+from mercer.engine.rows import Block
 from mercer.engine.statistics import AugmentedPass, Features, NormalStatistics
-from mercer.engine.table import ArrayTable, Block
+from mercer.engine.table import ArrayTable
 from mercer.engine.weights import effective_number
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.kernels import Kernel

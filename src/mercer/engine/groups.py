@@ -9,8 +9,9 @@ import numpy as np
 
 from mercer._typing import AnyArray, FloatArray, IntArray
 from mercer.engine.passes import Executor, Pass, Tile
+from mercer.engine.rows import Block
 from mercer.engine.statistics import Features, NormalPass, NormalStatistics
-from mercer.engine.table import ArrayTable, Block, Coding
+from mercer.engine.table import ArrayTable, Coding
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ import numpy as np
 
 from mercer._typing import AnyArray, FloatArray, IntArray
 from mercer.engine.passes import Executor, Pass, RowPass, Tile
-from mercer.engine.table import ArrayTable, Rows
+from mercer.engine.rows import Rows
+from mercer.engine.table import ArrayTable
 
 _FAR = 1e150  # squares of it are numbers
 

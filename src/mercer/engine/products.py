@@ -8,8 +8,9 @@ import numpy as np
 
 from mercer._typing import AnyArray, FloatArray
 from mercer.engine.passes import Executor, Pass, RowPass, Tile
+from mercer.engine.rows import Rows
 from mercer.engine.statistics import Features
-from mercer.engine.table import ArrayTable, Rows
+from mercer.engine.table import ArrayTable
 from mercer.kernels import Kernel, Section
 
 # Widest tile: beyond it the points are walked in chunks, so that a tile of many points keeps a good shape in the cache.

@@ -17,8 +17,9 @@ from mercer.engine.blocks import Spans
 from mercer.engine.memory import available_memory
 from mercer.engine.neighbours import Grid, Neighbours
 from mercer.engine.passes import Executor, Pass, RowPass, Tile
+from mercer.engine.rows import Rows
 from mercer.engine.sparse_loops import count, mirror, multiply
-from mercer.engine.table import ArrayTable, Rows
+from mercer.engine.table import ArrayTable
 from mercer.kernels import Compact
 
 _CHUNK = 1024  # rows whose neighbours are found at a time

@@ -25,7 +25,8 @@ from mercer._stored import Sometimes, stored
 from mercer._stored.checks import check_finite, check_square, need
 from mercer._typing import FloatArray
 from mercer.engine.passes import Executor, Pass, Shippable, State, Tile
-from mercer.engine.table import ArrayTable, Rows, Table
+from mercer.engine.rows import Rows
+from mercer.engine.table import ArrayTable, Table
 from mercer.engine.weights import effective_number
 from mercer.kernels import Kernel, Section
 from mercer.solvers.dense import add_gram, mirror, whiten

@@ -1,4 +1,4 @@
-"""Rows and tables: where rows are; and rows with targets and weights, in partitions that can be read on their own."""
+"""Tables: rows with targets and weights, in partitions that can be read on their own."""
 
 from __future__ import annotations
 
@@ -9,159 +9,16 @@ from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from mercer._stored import Sometimes, stored
-from mercer._stored.checks import check_columns, check_compressed, check_finite, check_shape, need
+from mercer._stored.checks import check_columns, check_finite, check_shape, need
 from mercer._typing import AnyArray, FloatArray, IntArray
 from mercer.engine.passes import Scratch, Tile
+from mercer.engine.rows import ArrayRows, Block, Rows, SomeRows
+from mercer.engine.source import Field, Piece, SourceColumn, SourceRows
 from mercer.engine.weights import are_counts
 
-# Rows that belong together: next to each other, or anywhere.
-Block = slice | IntArray
-
-# Partitions decide how sums are nested, so their number depends on the rows alone, not on the workers. There are
-# enough for many workers, and few enough that starting and merging a sum is small beside the sum itself.
-_PARTITION_ROWS, _FEWEST_ROWS = 8192, 1024
-_FEWEST_PARTITIONS, _MOST_PARTITIONS = 8, 64
-
-
-class Rows(ABC):
-    """A source of rows, perhaps larger than memory.
-
-    A new kind of source (a file format, a cluster) is a subclass with two methods.
-    """
-
-    n_rows: int
-    n_features: int
-    dtype: np.dtype[Any]  # of the tiles, float32 or float64
-
-    @abstractmethod
-    def read(self, start: int, stop: int) -> FloatArray:
-        """Rows start..stop, as a C-contiguous array of ``dtype``, checked for NaN and infinity."""
-
-    @abstractmethod
-    def take(self, indices: IntArray) -> FloatArray:
-        """The given rows, for a sample or a basis: memory grows with their number."""
-
-    def tiles(self, first: int, last: int, size: int) -> Iterator[tuple[int, int, FloatArray]]:
-        """Rows first..last in tiles (start, stop, rows); a source that reads in large pieces cuts them up here."""
-        for start in range(first, last, size):
-            stop = min(start + size, last)
-            yield start, stop, self.read(start, stop)
-
-    def shipped(self, where: Block) -> Rows:
-        """The given rows as a source of their own, to be read elsewhere: it ships with no more than it needs."""
-        return SomeRows(self, np.arange(where.start, where.stop) if isinstance(where, slice) else where)
-
-    def __len__(self) -> int:
-        """Return the number of rows."""
-        return self.n_rows
-
-
-@stored
-class ArrayRows(Rows):
-    """Rows of an array (n, d) or a memory map of any numeric dtype and order; each tile is converted when it is read.
-
-    ``checked`` says that the values are known to be finite.
-    """
-
-    _array: AnyArray
-    _checked: bool
-
-    def __init__(self, array: AnyArray, *, checked: bool = False) -> None:
-        self._array, self._checked = array, checked
-        self.n_rows, self.n_features = array.shape
-        self.dtype = np.dtype(np.float32 if array.dtype == np.float32 else np.float64)
-
-    def check_stored(self) -> None:
-        """Refuse what is no table of numbers."""
-        need(self._array.ndim == 2 and self._array.dtype.kind in "biuf", "kept rows are no table of numbers.")
-        need(not self._checked or np.all(np.isfinite(self._array)), "kept rows have NaN or infinity.")
-
-    def rebuild_stored(self) -> None:
-        """Set what follows from the array."""
-        self.__init__(self._array, checked=self._checked)  # type: ignore[misc]
-
-    def read(self, start: int, stop: int) -> FloatArray:
-        """Rows start..stop, a view where dtype and order allow it."""
-        return self._finite(np.ascontiguousarray(self._array[start:stop], dtype=self.dtype), start)
-
-    def take(self, indices: IntArray) -> FloatArray:
-        """Return a copy of the given rows."""
-        return self._finite(np.ascontiguousarray(self._array[indices], dtype=self.dtype), None)
-
-    def shipped(self, where: Block) -> Rows:
-        """A slice of the array, or a copy of the given rows."""
-        if isinstance(where, slice):
-            return ArrayRows(np.asarray(self._array[where]), checked=self._checked)
-        return ArrayRows(self.take(where), checked=True)
-
-    def _finite(self, tile: FloatArray, start: int | None) -> FloatArray:
-        if not self._checked and not np.all(np.isfinite(tile)):
-            where = "" if start is None else f" (rows {start} to {start + len(tile) - 1})"
-            raise ValueError(f"Input X contains NaN or infinity{where}.")
-        return tile
-
-
-@stored
-class SparseRows(Rows):
-    """Rows of a SciPy sparse matrix (n, d) of finite values; each tile is made dense when it is read."""
-
-    _values: FloatArray
-    _columns: IntArray
-    _starts: IntArray
-    n_features: int
-
-    def __init__(self, matrix: Any) -> None:
-        self.dtype = np.dtype(np.float32 if matrix.dtype == np.float32 else np.float64)
-        self._matrix = sparse.csr_array(matrix, dtype=self.dtype)
-        self._values, self._columns, self._starts = self._matrix.data, self._matrix.indices, self._matrix.indptr
-        self.n_rows, self.n_features = matrix.shape
-
-    def read(self, start: int, stop: int) -> FloatArray:
-        """Rows start..stop, dense."""
-        return np.asarray(self._matrix[start:stop].toarray(), dtype=self.dtype)
-
-    def take(self, indices: IntArray) -> FloatArray:
-        """The given rows, dense."""
-        return np.asarray(self._matrix[indices].toarray(), dtype=self.dtype)
-
-    def shipped(self, where: Block) -> Rows:
-        """The given rows, still sparse."""
-        return SparseRows(self._matrix[where])
-
-    def check_stored(self) -> None:
-        """Refuse arrays that are no matrix."""
-        check_compressed((len(self._starts) - 1, int(self.n_features)), self._values, self._columns, self._starts)
-        check_finite(self._values, "kept rows")
-
-    def rebuild_stored(self) -> None:
-        """Make the matrix of its arrays."""
-        shape = len(self._starts) - 1, int(self.n_features)
-        self.__init__(sparse.csr_array((self._values, self._columns, self._starts), shape=shape))  # type: ignore[misc]
-
-
-class SomeRows(Rows):
-    """Some rows of another source, given by their numbers (n,), and taken a tile at a time."""
-
-    def __init__(self, rows: Rows, index: IntArray) -> None:
-        self._rows, self._index = rows, index
-        if isinstance(rows, SomeRows):  # rows of its source, so that subsets do not nest
-            self._rows, self._index = rows._rows, rows._index[index]
-        self.n_rows, self.n_features, self.dtype = len(index), rows.n_features, rows.dtype
-
-    def read(self, start: int, stop: int) -> FloatArray:
-        """Rows start..stop of these."""
-        return self._rows.take(self._index[start:stop])
-
-    def take(self, indices: IntArray) -> FloatArray:
-        """The given rows of these."""
-        return self._rows.take(self._index[indices])
-
-    def shipped(self, where: Block) -> Rows:
-        """As the source ships them."""
-        return self._rows.shipped(self._index[where])
+_IN_MEMORY = 1 << 22  # numbers of a subset of a source that is read at once, rather than a tile at a time
 
 
 class Coding(ABC):
@@ -182,6 +39,11 @@ class Part(ABC):
 
     n_rows: int
     first: int  # number of its first row in the table
+
+    @property
+    def inputs(self) -> tuple[Any, ...]:
+        """What an engine of its own puts in place before the rows can be read there; usually nothing."""
+        return ()
 
     @abstractmethod
     def tiles(self, size: int, scratch: Scratch) -> Iterator[Tile]:
@@ -219,7 +81,7 @@ class Table(ABC):
 @stored
 @dataclass(eq=False)
 class ArrayTable(Table):
-    """Rows from any source, with targets and weights that are arrays."""
+    """Rows with targets and weights, which are arrays or, where they stay with the rows, a ``SourceColumn`` each."""
 
     rows: Rows  # (n, d)
     labels: AnyArray | None = None  # targets (n, p), or class codes (n,) if there is a coding; None for rows alone
@@ -229,7 +91,9 @@ class ArrayTable(Table):
     relative: Sometimes[bool] = False  # whether weights only say how much rows matter, even if they are whole numbers
 
     def __post_init__(self) -> None:
-        self.counted = not self.relative and are_counts(self.weights)
+        weights: Any = self.weights
+        counts = weights.are_counts if isinstance(weights, SourceColumn) else are_counts(weights)
+        self.counted = not self.relative and counts
         self.n_rows, self.n_features, self.dtype = self.rows.n_rows, self.rows.n_features, self.rows.dtype
         self.is_array = isinstance(self.rows, ArrayRows)
         if self.coding is not None:
@@ -249,9 +113,8 @@ class ArrayTable(Table):
         need(self.shift is None or self.shift.shape == (self.n_outputs,), "kept targets have another shift.")
 
     def parts(self) -> Sequence[Part]:
-        """Spans of rows, by their number alone."""
-        bounds = partition_bounds(self.n_rows)
-        return [_Span(self, start, stop, start) for start, stop in pairwise(bounds)]
+        """Spans of rows, by their number alone or as their source is partitioned."""
+        return [_Span(self, start, stop, start) for start, stop in pairwise(self.rows.bounds())]
 
     def tiles(self, size: int) -> Iterator[Tile]:
         """All rows in their order."""
@@ -262,10 +125,50 @@ class ArrayTable(Table):
         weights = None if self.weights is None else self.weights[where]
         return Tile(rows, self._targets(where, len(rows)), weights, first, scratch)
 
+    def span(self, first: int, last: int, size: int, scratch: Scratch, offset: int) -> Iterator[Tile]:
+        """Rows first to last in tiles, whose numbers in another table are larger by ``offset``."""
+        rows = self.rows
+        if not (isinstance(rows, SourceRows) and self._fields != rows.fields):
+            for start, stop, read in rows.tiles(first, last, size):
+                yield self.tile(slice(start, stop), read, scratch, start + offset)
+            return
+        starts = range(first, last, size)
+        for start, piece in zip(starts, rows.source.pieces(first, last, size, self._fields), strict=True):
+            n_rows = min(size, last - start)
+            labels, weights = self._columns(piece, slice(start, start + n_rows))
+            yield Tile(rows.of(piece, n_rows), self._coded(labels, n_rows), weights, start + offset, scratch)
+
+    @property
+    def _numbers(self) -> tuple[Any, Any]:
+        """Labels and weights: arrays, columns of a source, or None."""
+        return self.labels, self.weights
+
+    def _is_beside(self, column: Any) -> bool:
+        """Whether it is a column of the source that the rows come from."""
+        rows = self.rows
+        return isinstance(column, SourceColumn) and isinstance(rows, SourceRows) and column.source is rows.source
+
+    @property
+    def _fields(self) -> tuple[Field, ...]:
+        """What is read of the source that the rows come from."""
+        rows: tuple[Field, ...] = self.rows.fields if isinstance(self.rows, SourceRows) else ()
+        beside = (each.fields for each in self._numbers if self._is_beside(each))
+        return (*rows, *dict.fromkeys(chain.from_iterable(beside)))
+
+    def _columns(self, piece: Piece, where: Block) -> list[Any]:
+        """Labels and weights of some rows: those read with them, or taken of arrays."""
+        first = where.start if isinstance(where, slice) else 0
+        return [
+            None if each is None else each.of(piece, first) if self._is_beside(each) else each[where]
+            for each in self._numbers
+        ]
+
     def _targets(self, where: Block, n_rows: int) -> FloatArray:
-        if self.labels is None:
+        return self._coded(None if self.labels is None else self.labels[where], n_rows)
+
+    def _coded(self, labels: AnyArray | None, n_rows: int) -> FloatArray:
+        if labels is None:
             return np.empty((n_rows, 0))
-        labels = self.labels[where]
         targets = labels if self.coding is None else self.coding.columns(labels)
         return targets if self.shift is None else targets - self.shift
 
@@ -284,16 +187,30 @@ class ArrayTable(Table):
         """Some of the rows, in this order."""
         if len(index) == self.n_rows and np.array_equal(index, np.arange(self.n_rows)):
             return self
-        return self._part(SomeRows(self.rows, index), index)
+        rows = self.rows
+        if isinstance(rows, SourceRows) and len(index) * (self.n_features + self.n_outputs + 1) <= _IN_MEMORY:
+            piece = rows.source.take(index, self._fields)
+            labels, weights = self._columns(piece, index)
+            read = ArrayRows(rows.of(piece, len(index)), checked=True)
+            return replace(self, rows=read, labels=labels, weights=weights, relative=not self.counted)
+        return self._part(SomeRows(rows, index), index)
 
     def shipped(self, where: Block) -> ArrayTable:
         """The rows of a block as a table of their own, which ships with no more than it needs."""
         return self._part(self.rows.shipped(where), where)
 
     def _part(self, rows: Rows, where: Block) -> ArrayTable:
-        labels = None if self.labels is None else self.labels[where]
-        weights = None if self.weights is None else self.weights[where]
+        there = rows.source if isinstance(rows, SourceRows) and isinstance(where, slice) else None
+        labels, weights = (
+            None if each is None else each.at(there) if there is not None and self._is_beside(each) else each[where]
+            for each in self._numbers
+        )
         return replace(self, rows=rows, labels=labels, weights=weights, relative=not self.counted)
+
+    def bare(self) -> ArrayTable:
+        """The table without features, where these are not read for nothing: for passes over targets and weights."""
+        rows = self.rows.bare() if isinstance(self.rows, SourceRows) else ArrayRows(np.empty((self.n_rows, 0)))
+        return replace(self, rows=rows, relative=not self.counted)
 
 
 @dataclass(eq=False)
@@ -309,28 +226,13 @@ class _Span(Part):
         self.n_rows = self.stop - self.start
 
     def tiles(self, size: int, scratch: Scratch) -> Iterator[Tile]:
-        offset = self.first - self.start
-        for start, stop, rows in self.table.rows.tiles(self.start, self.stop, size):
-            yield self.table.tile(slice(start, stop), rows, scratch, start + offset)
+        return self.table.span(self.start, self.stop, size, scratch, self.first - self.start)
+
+    @property
+    def inputs(self) -> tuple[Any, ...]:
+        """What must be put in place elsewhere before the shipped rows are read there."""
+        rows = self.table.rows
+        return rows.source.inputs(slice(self.start, self.stop)) if isinstance(rows, SourceRows) else ()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _Span, (self.table.shipped(slice(self.start, self.stop)), 0, self.n_rows, self.first)
-
-
-def partition_bounds(n_rows: int) -> list[int]:
-    """Where the partitions of so many rows begin and end."""
-    wanted = min(max(n_rows // _PARTITION_ROWS, _FEWEST_PARTITIONS), _MOST_PARTITIONS)
-    number = max(1, min(wanted, n_rows // _FEWEST_ROWS))
-    return [n_rows * i // number for i in range(number + 1)]
-
-
-def as_rows(table: Any) -> Rows:
-    """Return the argument if it is a source of rows, else a source for it as an array."""
-    if isinstance(table, Rows):
-        return table
-    if sparse.issparse(table):
-        return SparseRows(table)
-    array = np.asarray(table)
-    if array.ndim != 2:
-        raise ValueError(f"rows must form a two-dimensional array, got {array.ndim} dimension(s).")
-    return ArrayRows(array)

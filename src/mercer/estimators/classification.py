@@ -10,9 +10,10 @@ from sklearn.utils.metaestimators import available_if
 
 from mercer._stored import Sometimes
 from mercer._typing import AnyArray, FloatArray, IntArray
-from mercer._validation import StrOptions, check_is_fitted, check_labels, check_sample_weight, is_fitted, parameters
+from mercer._validation import StrOptions, check_is_fitted, check_sample_weight, is_fitted, parameters
 from mercer.engine import ArrayTable
-from mercer.estimators.shell import Shell, on_its_threads, read_rows
+from mercer.estimators.shell import Shell, make_executor, on_its_threads, read_rows
+from mercer.estimators.sources import coded_table, described_labels, read_weights
 from mercer.model import OneVsRest, Probabilities
 
 # To be joined with those of the method.
@@ -120,15 +121,26 @@ class KernelClassifier(ClassifierMixin, Shell):
         """The table of a first or a later call; labels travel as codes."""
         if not first:
             self._refuse_balanced()
-        rows = read_rows(self, X, reset=first)
-        labels = check_labels(y, n_rows=rows.n_rows)
+        rows, executor = read_rows(self, X, reset=first), make_executor(self)
+        labels, described = described_labels(rows, y, executor)
         outputs = self._encoding(labels if first and classes is None else classes, first=first)
         self.classes_, codes = outputs.classes, outputs.codes(labels)
-        weights = check_sample_weight(sample_weight, n_rows=rows.n_rows)
+        weights = read_weights(rows, sample_weight, described, executor)
+        if described is not None:
+            factors = self._factors(outputs, codes, np.array([described.totals[label] for label in labels.tolist()]))
+            return coded_table(rows, outputs, weights, factors)
         if self.class_weight is not None:
             factors = class_factors(self.class_weight, outputs.classes, codes, weights)[codes]
             weights = check_sample_weight(factors if weights is None else factors * weights, n_rows=rows.n_rows)
         return ArrayTable(rows, codes, weights, outputs, relative=self.class_weight is not None)
+
+    def _factors(self, outputs: OneVsRest, codes: IntArray, totals: FloatArray) -> FloatArray | None:
+        """By what rows of each class are weighed, if ``class_weight`` says so."""
+        if self.class_weight is None:
+            return None
+        return check_sample_weight(
+            class_factors(self.class_weight, outputs.classes, codes, totals), n_rows=len(outputs.classes)
+        )
 
     def _refuse_balanced(self) -> None:
         if self.class_weight == "balanced":

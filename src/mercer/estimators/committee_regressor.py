@@ -139,7 +139,7 @@ class CommitteeRegressor(KernelRegressor, SummedOnBasis):
             self._calibrated = self._summary.calibration([batch], make_executor(self))
         self._check_calibration()
 
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Add rows, as one new block or (if they are more than ``block_size``) several.
 
         The basis, and a noise that is not a number, are chosen by the rows of the first call. Exact: the

@@ -72,7 +72,7 @@ class NormaClassifier(KernelClassifier, NormaMachine):
     }
     _by_class: ClassVar[bool] = True
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> Self:
         """Learn more rows; the first call must name all ``classes``, unless all occur in its labels."""
         self._refuse_balanced()
         return self._add_rows(X, y, sample_weight, classes)

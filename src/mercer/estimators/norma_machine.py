@@ -127,7 +127,7 @@ class NormaMachine(MappedRows, Shell):
         "dropped_share", "Bound of the norm of what was dropped, as a share of the sum of the norms of all terms."
     )
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn rows X (n, d) and their targets or labels y from the beginning, in random order.
 
         A row of weight ω takes a step ω times as long, but not beyond what the derivative of its loss asks for.

@@ -11,10 +11,11 @@ from sklearn.base import OutlierMixin
 
 from mercer._stored import stored
 from mercer._typing import FloatArray, IntArray
-from mercer._validation import Interval, Real, check_is_fitted, check_sample_weight, parameters
+from mercer._validation import Interval, Real, check_is_fitted, parameters
 from mercer.engine import ArrayTable
 from mercer.estimators.norma_machine import NormaMachine
-from mercer.estimators.shell import all_or_nothing, on_its_threads, read_rows
+from mercer.estimators.shell import all_or_nothing, make_executor, on_its_threads, read_rows
+from mercer.estimators.sources import read_weights
 from mercer.model import Calibration, KernelExpansion, Novelty
 from mercer.solvers.stochastic import Loss
 
@@ -132,7 +133,7 @@ class NormaNoveltyDetector(OutlierMixin, NormaMachine):
         """The table, whose targets mean nothing."""
         rows = read_rows(self, X, reset=first)
         targets = np.broadcast_to(np.zeros(1), (rows.n_rows, 1))
-        return ArrayTable(rows, targets, check_sample_weight(sample_weight, n_rows=rows.n_rows))
+        return ArrayTable(rows, targets, read_weights(rows, sample_weight, None, make_executor(self)))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -140,7 +140,7 @@ class NormaRegressor(KernelRegressor, NormaMachine):
         "record": ["boolean"],
     }
 
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn more rows, in their order; rates, regularisation and budget may have been changed since the last."""
         return self._add_rows(X, y, sample_weight)
 

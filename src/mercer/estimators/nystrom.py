@@ -46,7 +46,7 @@ class NystromMachine(SummedOnBasis):
             summary = Summary.start(frame, table, self._settings())
         self._summary = summary.plus(table, make_executor(self))
 
-    def forget(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def forget(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Remove rows; they must have been added with these targets (or labels) and weights.
 
         Exact up to the rounding of the sums. Rows of enormous weight or targets leave few digits of the others: where
@@ -255,7 +255,7 @@ class NystromRegressor(KernelRegressor, NystromMachine):
         check_is_fitted(self)
         return self._summary.log_likelihood
 
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Add rows; the basis is chosen by the first call, and no row is kept."""
         return self._add_rows(X, y, sample_weight)
 
@@ -305,7 +305,7 @@ class NystromClassifier(KernelClassifier, NystromMachine):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {**NystromMachine._parameter_constraints, **CLASS_WEIGHT}
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> Self:
         """Add rows; the first call must name all ``classes``, unless all occur in its labels."""
         self._refuse_balanced()
         return self._add_rows(X, y, sample_weight, classes)

@@ -11,11 +11,11 @@ from mercer._validation import (
     StrOptions,
     check_is_fitted,
     check_numbers,
-    check_sample_weight,
     parameters,
 )
 from mercer.engine import ArrayTable, NormalStatistics, as_rows
 from mercer.estimators.shell import BASIS_CONSTRAINTS, SummedOnBasis, make_executor, on_its_threads, read_rows
+from mercer.estimators.sources import read_weights
 from mercer.estimators.transformation import KernelTransformer
 from mercer.exceptions import warn
 from mercer.kernels.base import finite_table
@@ -158,7 +158,7 @@ class NystromPCA(KernelTransformer, SummedOnBasis):
 
     def _read(self, X: Any, y: Any, sample_weight: Any, *, first: bool, classes: Any = None) -> ArrayTable:
         rows = read_rows(self, X, reset=first)
-        return ArrayTable(rows, weights=check_sample_weight(sample_weight, n_rows=rows.n_rows))
+        return ArrayTable(rows, weights=read_weights(rows, sample_weight, None, make_executor(self)))
 
     def _fit(self, table: ArrayTable) -> None:
         frame, executor = self._choose_frame(table, table.dtype), make_executor(self)

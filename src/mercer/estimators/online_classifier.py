@@ -43,7 +43,7 @@ class OnlineClassifier(KernelClassifier, OnlineMachine):
     _parameter_constraints: ClassVar[dict[str, Any]] = {**OnlineMachine._parameter_constraints, **CLASS_WEIGHT}
     _by_class: ClassVar[bool] = True
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> Self:
         """Learn more rows; the first call must name all ``classes``, unless all occur in its labels."""
         self._refuse_balanced()
         return self._add_rows(X, y, sample_weight, classes)

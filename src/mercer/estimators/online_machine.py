@@ -86,7 +86,7 @@ class OnlineMachine(MappedRows, Mergeable):
         check_estimator(self, n_outputs=n_outputs, n_features=n_features, fewest_classes=fewest)
         need(len(vars(self).get("_features", ())) in (0, n_features), "a model has names for other features.")
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn rows X (n, d) and their targets or labels y in their order, from the beginning.
 
         The error of a row of weight ω counts ω times; whether the row joins the dictionary is decided once.
@@ -125,7 +125,7 @@ class OnlineMachine(MappedRows, Mergeable):
             first = FirstRows.nothing(self._learner.points.shape[1], self._learner.n_outputs)
             self._state = replace(self._state, first=first)
 
-    def refit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def refit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Solve for the coefficients exactly on these rows, with the dictionary as it is.
 
         The recursion knows past rows only as well as the dictionary at that time represented them; from the rows

@@ -96,7 +96,7 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
     (True, True)
     """
 
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn more rows, in their order.
 
         Budget, tolerances, selection and forgetting may have been changed since the last; kernel, noise and intercept

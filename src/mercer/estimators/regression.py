@@ -11,11 +11,11 @@ from mercer._validation import (
     Real,
     check_is_fitted,
     check_random_state,
-    check_sample_weight,
     check_targets,
 )
 from mercer.engine import ArrayTable, Rows, kernel_diagonal
 from mercer.estimators.shell import Shell, make_executor, on_its_threads, read_rows
+from mercer.estimators.sources import read_targets, read_weights
 from mercer.exceptions import warn
 from mercer.model import Calibration, KernelExpansion, Regression
 from mercer.model.sampling import MOST_ROWS, draw_jointly
@@ -51,9 +51,8 @@ class MeanRegressor(RegressorMixin, Shell):
     def _read(self, X: Any, y: Any, sample_weight: Any, *, first: bool, classes: Any = None) -> ArrayTable:
         """The table of a first or a later call, whose targets must look like the first."""
         rows = read_rows(self, X, reset=first)
-        targets = check_targets(y, n_rows=rows.n_rows)
-        flat = targets.ndim == 1
-        columns = Regression(flat).columns(targets)
+        targets, flat = read_targets(rows, y)
+        columns = targets if targets.ndim == 2 else Regression(flat).columns(targets)
         if first:
             self._flat = flat
         elif (columns.shape[1], flat) != (self._n_outputs, self._flat):
@@ -61,7 +60,7 @@ class MeanRegressor(RegressorMixin, Shell):
             raise ValueError(
                 f"y must have the shape {shape} of the first rows seen; it has {columns.shape[1]} output(s)."
             )
-        return ArrayTable(rows, columns, check_sample_weight(sample_weight, n_rows=rows.n_rows))
+        return ArrayTable(rows, columns, read_weights(rows, sample_weight, None, make_executor(self)))
 
     def _by_output(self, values: FloatArray) -> Any:
         """A number if y had one dimension, else an array (p,)."""

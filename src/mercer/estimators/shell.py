@@ -26,8 +26,19 @@ from mercer._validation import (
     parameters,
 )
 from mercer.basis import choose_basis
-from mercer.engine import ArrayRows, ArrayTable, Executor, Rows, SparseRows, Threads, blas_threads, given_executor
+from mercer.engine import (
+    ArrayRows,
+    ArrayTable,
+    Executor,
+    Rows,
+    Source,
+    SparseRows,
+    Threads,
+    blas_threads,
+    given_executor,
+)
 from mercer.estimators.kernel_parameter import KernelParameter
+from mercer.estimators.sources import rows_of_source
 from mercer.exceptions import GeneralisationWarning, warn
 from mercer.kernels import Kernel
 from mercer.methods.frame import Frame, target_shift
@@ -115,8 +126,11 @@ def snapshot(estimator: Any) -> Any:
 class Shell(KernelParameter, ABC):
     """An estimator that is fitted to a table; regressors and classifiers read it differently (``_read``)."""
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit to rows X (n, d) and y: targets (n,) or (n, p), or labels (n,). For weights see the class."""
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Fit to rows X (n, d) and y: targets (n,) or (n, p), or labels (n,). For weights see the class.
+
+        X may be a scan, which brings y and weights along.
+        """
         self._validate_params()
         with all_or_nothing(self):
             self._fit(self._read(X, y, sample_weight, first=True))
@@ -173,6 +187,8 @@ class Shell(KernelParameter, ABC):
 
 def read_rows(estimator: Any, X: Any, *, reset: bool) -> Rows:
     """Check rows given as an array, a data frame or a source of rows; remember (``reset``) or compare their width."""
+    if isinstance(X, Source):
+        return rows_of_source(estimator, X, reset=reset)
     if not isinstance(X, Rows):
         table = check_table(estimator, X, reset=reset)
         return SparseRows(table) if issparse(table) else ArrayRows(table, checked=not isinstance(X, np.memmap))
@@ -226,9 +242,9 @@ class OnBasis(KernelParameter, ABC):
         intercept, executor = bool(getattr(self, "intercept", False)), make_executor(self)
         noise: Any = "auto" if getattr(self, "fit_noise", False) else getattr(self, "_total_noise", "auto")
         kernel = fitted_kernel(self.kernel, table, random_state, noise=noise, intercept=intercept, executor=executor)
-        targets = table.shifted(target_shift(table, intercept=intercept)).targets
         basis = choose_basis(
-            self.basis, table.rows, targets, kernel, int(self.n_basis),
+            self.basis, table.rows, lambda: table.shifted(target_shift(table, intercept=intercept)).targets,
+            kernel, int(self.n_basis),
             weights=table.weights, random_state=random_state, executor=executor,
         )  # fmt: skip
         return Frame.build(kernel, basis, dtype, steady=steady)

@@ -105,6 +105,10 @@ class ColumnsOf(Rows):
         """The given rows."""
         return self._columns.transform(self._rows.take(indices))
 
+    def bounds(self) -> list[int]:
+        """As the source is partitioned."""
+        return self._rows.bounds()
+
     def shipped(self, where: slice | IntArray) -> Rows:
         """As the source ships them."""
         return ColumnsOf(self._rows.shipped(where), self._columns)

@@ -14,7 +14,7 @@ from mercer._stored.checks import check_finite, check_kernel, check_lower, check
 from mercer._typing import FloatArray, IntArray
 from mercer._validation import check_random_state
 from mercer.basis import Basis
-from mercer.engine import ArrayTable, Features, NormalStatistics
+from mercer.engine import ArrayTable, Features, NormalStatistics, mean_targets
 from mercer.exceptions import warn
 from mercer.kernels import Kernel, Linear, Polynomial, Precomputed, as_kernel
 from mercer.model import KernelExpansion, Variance
@@ -32,7 +32,7 @@ def used_rows(table: ArrayTable, noise: float) -> IntArray:
     if table.weights is None:
         return np.arange(table.n_rows)
     with np.errstate(over="ignore", divide="ignore"):
-        index = np.flatnonzero(np.isfinite(max(noise, 1.0) / table.weights))
+        index = np.flatnonzero(np.isfinite(max(noise, 1.0) / np.asarray(table.weights)))
     if not len(index):
         raise ValueError("sample_weight is so small that no row counts: scale it.")
     return index
@@ -45,7 +45,7 @@ def target_shift(table: ArrayTable, *, intercept: bool) -> FloatArray:
     """
     if not intercept:
         return np.zeros(table.n_outputs)
-    return np.asarray(np.average(table.targets, axis=0, weights=table.weights))
+    return mean_targets(table)
 
 
 def given_kernel(kernel: Any, n_features: int) -> Kernel:

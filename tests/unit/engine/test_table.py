@@ -18,7 +18,7 @@ from mercer.engine import (
     as_rows,
 )
 from mercer.engine.blocks import BlockTable, Spans
-from mercer.engine.table import partition_bounds
+from mercer.engine.rows import partition_bounds
 
 N = 5000
 
