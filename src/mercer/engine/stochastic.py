@@ -165,6 +165,10 @@ class GradientLearner:
         self._section = None  # what is bound goes with the copy, which is the one that goes on
         return other
 
+    def rest(self) -> None:
+        """Let go of what is bound to the last rows: the next ones are learned as after a pickle."""
+        self._section, self._table = None, np.empty((0, 0))
+
     def _values_of(self, points: FloatArray, rows: FloatArray) -> FloatArray:
         """Kernel values of rows, in memory that the next call uses again."""
         bound, self._section = self._section, None
@@ -256,13 +260,20 @@ class GradientLearner:
         return prior
 
 
+@dataclass
+class _Descended:
+    """A learner, and what was recorded of its rows."""
+
+    learner: GradientLearner
+    recorded: list[FloatArray]
+
+
 @dataclass(frozen=True)
-class _Descent(Pass[list[FloatArray], FloatArray]):
+class _Descent(Pass[_Descended, _Descended]):
     """Learn a tile after the other."""
 
     learner: GradientLearner
     record: bool
-    verbose: int
 
     name = "rows learned"
 
@@ -275,22 +286,24 @@ class _Descent(Pass[list[FloatArray], FloatArray]):
         """Rows that do not take too much memory."""
         return max(_MEMORY // (8 * (int(self.learner.points.shape[1]) + 1)), 1)
 
-    def start(self) -> list[FloatArray]:
-        return []
+    def start(self) -> _Descended:
+        return _Descended(self.learner, [])
 
-    def add(self, state: list[FloatArray], tile: Tile) -> None:
+    def add(self, state: _Descended, tile: Tile) -> None:
         rows, targets, weights = tile.rows, tile.targets, tile.weights
         if weights is not None:
             used = weights > 0
             rows, targets, weights = rows[used], targets[used], weights[used]
-        state.append(self.learner.learn(rows, targets, weights, record=self.record))
-        if self.verbose:
-            print(f"rows: {tile.first + tile.n_rows}, terms: {len(self.learner.points)}", flush=True)
-
-    def finish(self, state: list[FloatArray]) -> FloatArray:
-        return np.concatenate([np.empty((0, 3, self.learner.n_outputs)), *state])
+        state.recorded.append(state.learner.learn(rows, targets, weights, record=self.record))
+        state.learner.rest()
 
 
-def descend_table(learner: GradientLearner, table: Table, *, record: bool = False, verbose: int = 0) -> FloatArray:
-    """Learn the rows of a table in their order, without those of weight zero; returns what is recorded, (n, 3, p)."""
-    return Sequence().reduce(_Descent(learner, record, verbose), table)
+def descend_table(
+    learner: GradientLearner, table: Table, *, record: bool = False, verbose: int = 0
+) -> tuple[GradientLearner, FloatArray]:
+    """Learn the rows of a table in their order, without those of weight zero.
+
+    Returns the learner to go on with, and what is recorded, (n, 3, p). The learner that is given may change.
+    """
+    learned = Sequence(verbose=verbose).reduce(_Descent(learner, record), table)
+    return learned.learner, np.concatenate([np.empty((0, 3, learner.n_outputs)), *learned.recorded])

@@ -163,9 +163,9 @@ class NormaMachine(MappedRows, Shell):
         first: FirstRows | None,
         history: Sequence[FloatArray] = (),
     ) -> None:
-        """Learn the rows of a table; the learner is changed, and becomes the model."""
+        """Learn the rows of a table; the learner may change, and what it becomes is the model."""
         make_executor(self)  # which refuses n_jobs=0 before anything is learned
-        recorded = descend_table(learner, table, record=self._records, verbose=int(self.verbose))
+        learner, recorded = descend_table(learner, table, record=self._records, verbose=int(self.verbose))
         self._state = NormaState(learner, [*history, *_as_history(recorded)], first)
         self._check_steps()
 
