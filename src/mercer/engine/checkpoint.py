@@ -124,6 +124,7 @@ class Record:
         self._bounds = [*(part.first for part in table.parts()), table.n_rows]
         self._out: AnyArray | None = None  # values of the rows, of which those of so many partitions are stored
         self._n_stored = 0
+        self._is_complete = False  # as it was stored
         self._entries = journal.entries(number)
         for entry in self._entries:
             self._check(entry)
@@ -142,6 +143,7 @@ class Record:
     def _resume(self) -> None:
         for entry in sorted(self._entries, key=lambda entry: (entry.is_complete, entry.n_done))[-1:]:
             self.state, self.n_done = unpacked(entry.data, self._print.kernels, self._home), entry.n_done
+            self._is_complete = entry.is_complete
         self._entries = []
 
     def restore(self, out: AnyArray) -> None:
@@ -170,6 +172,8 @@ class Record:
     def keep(self, state: Any, n_done: int, *, is_last: bool) -> None:
         """Partitions, or rows, have been added to the state: write it if it is time."""
         self.state, self.n_done, self.is_whole = state, n_done, True
+        if self._is_complete:
+            return
         if is_last or self._journal.is_due(self._n_waiting):
             self._store(is_last)
 
@@ -207,5 +211,5 @@ class Record:
         _current.reset(self._token)
         self._journal.running.release()
         if kind is not None and self.is_whole and self.n_done:
-            with suppress(OSError):  # which the block reports when it ends
+            with suppress(OSError, CheckpointError):  # the error that is under way says more
                 self._store(is_complete=False)

@@ -111,8 +111,9 @@ class _Walk:
 
     def _array(self, array: AnyArray) -> None:
         self._say(f"array {array.dtype.str} {array.shape}")
-        if isinstance(array, np.memmap) and array.filename is not None:
-            self._source(file_marks(array.filename))
+        path = _file_of(array)
+        if path is not None:
+            self._source(file_marks(path))
         if array.dtype.hasobject:
             self._all(array.ravel().tolist())
         elif array.nbytes <= _WHOLE:
@@ -125,6 +126,15 @@ class _Walk:
         """Marks with names of their own, so that an error can say which file is another."""
         for name, value in marks.items():
             self._owner.marks[str(name)] = str(value)
+
+
+def _file_of(array: Any) -> Any:
+    """Path of the file that a memory map, or a view of one, is of; else None."""
+    while isinstance(array, np.ndarray):
+        if isinstance(array, np.memmap):
+            return array.filename
+        array = array.base
+    return None
 
 
 def file_marks(path: Any) -> dict[str, str]:

@@ -165,7 +165,6 @@ def _versions() -> dict[str, str]:
 @contextmanager
 def opened(folder: Path) -> Iterator[Path]:
     """The folder, made if need be, for this block alone."""
-    is_new = not folder.exists()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -174,9 +173,6 @@ def opened(folder: Path) -> Iterator[Path]:
     folder = folder.resolve()
     with _locked(folder):
         yield folder
-    if is_new:
-        with suppress(OSError):  # the user has put something there
-            folder.rmdir()
 
 
 @contextmanager

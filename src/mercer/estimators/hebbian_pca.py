@@ -83,7 +83,7 @@ class HebbianPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelParame
     n_jobs : int or None, default=None
         Threads for coordinates and ``transform``; learning uses one.
     verbose : int, default=0
-        1 shows progress.
+        1 shows progress on a terminal, 2 elsewhere, too.
 
     Attributes
     ----------
