@@ -100,7 +100,7 @@ class Task:
         learner = HebbianLearner.start(self.kernel, self.rows.shape[1], self.n_components)
         rules = Rules(max_basis=len(self.rows), novelty_tol=0.0, gains=gains)
         table = ArrayTable(ArrayRows(self.rows, checked=True))
-        pass_over_table(learner, table, rules, n_epochs=0, executor=Threads(1))
+        learner = pass_over_table(learner, table, rules, n_epochs=0, executor=Threads(1))
         features = learner.dictionary.features.tile(self.rows)
         centred = features - learner.centre
         values, vectors = np.linalg.eigh(centred.T @ centred / len(centred))

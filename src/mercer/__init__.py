@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from mercer import basis, compression, datasets, kernels, persistence
     from mercer._warmup import warmup
     from mercer.compression import as_expansion, compress
+    from mercer.engine.checkpoint import checkpoint
     from mercer.estimators.auto import AutoClassifier, AutoRegressor
     from mercer.estimators.committee_regressor import CommitteeRegressor
     from mercer.estimators.compact import CompactClassifier, CompactRegressor
@@ -59,6 +60,7 @@ _HOMES = {
     "PseudoInputRegressor": "mercer.estimators.pseudo_input_regressor",
     "ReducedRankRegressor": "mercer.estimators.reduced_rank_regressor",
     "as_expansion": "mercer.compression",
+    "checkpoint": "mercer.engine.checkpoint",
     "compress": "mercer.compression",
     "cross_validate_path": "mercer.estimators.cross_validate_path",
     "learn_metric": "mercer.estimators.learn_metric",
@@ -94,6 +96,7 @@ __all__ = [
     "ReducedRankRegressor",
     "as_expansion",
     "basis",
+    "checkpoint",
     "compress",
     "compression",
     "cross_validate_path",

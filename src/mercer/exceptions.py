@@ -13,6 +13,10 @@ class ArchiveError(ValueError):
     """A file is not a valid archive of a model, or a model has parts that an archive cannot hold."""
 
 
+class CheckpointError(ValueError):
+    """A checkpoint is damaged, in use, or of another fit, or a fit cannot have one; the message says what to do."""
+
+
 class NotPositiveDefiniteError(np.linalg.LinAlgError):
     """A matrix that must be positive definite is not; the message names it and the remedy."""
 

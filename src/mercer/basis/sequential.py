@@ -82,6 +82,6 @@ class Sequential(BasisStrategy):
         targets = task.targets if task.targets.shape[1] else np.broadcast_to(0.0, (task.rows.n_rows, 1))
         learner = SequentialLearner(task.kernel, rules, task.rows.n_features, targets.shape[1])
         seen = np.arange(task.rows.n_rows) if task.weights is None else np.flatnonzero(task.weights > 0)
-        learn_table(learner, ArrayTable(task.rows, targets, task.weights))
+        learner, _ = learn_table(learner, ArrayTable(task.rows, targets, task.weights))
         note = task.note(len(learner.points), "no other row was new and useful enough")
         return Basis(points=learner.points, index=seen[learner.recursion.births], note=note)

@@ -73,7 +73,7 @@ def compress(
     n_jobs : int or None, default=None
         Threads; None for as many as BLAS may use.
     verbose : int, default=0
-        1 shows progress.
+        1 shows progress on a terminal, 2 elsewhere, too.
 
     Returns
     -------

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -145,6 +144,11 @@ class SequentialLearner:
         # What is bound goes with the copy, which is the one that goes on; if it fails, this one binds again.
         other._values, self._values = self._values, StreamValues(self.kernel)
         return other
+
+    def rest(self) -> None:
+        """Let go of memory and of the centre that the last rows had: the next ones are learned as after a pickle."""
+        self.recursion.rest()
+        self._values = StreamValues(self.kernel)
 
     def merge(self, other: SequentialLearner) -> None:
         """Take in what another learner, of the same kernel and rules, without forgetting or hidden outputs, has seen.
@@ -300,16 +304,28 @@ def _row_work(m: int, n_features: int) -> int:
     return m**2 + 16 * (m + n_features) + 1000
 
 
-# Called with the learner, the number of rows read so far, and the squared errors of those learned since.
-Report = Callable[[SequentialLearner, int, FloatArray], None]
+class Progressed(NamedTuple):
+    """How far a learner was after some rows."""
+
+    n_seen: int
+    n_functions: int
+    error: float  # mean squared error, summed over outputs, of the rows learned since the last, before they were
+
+
+@dataclass
+class _Learned:
+    """A learner, and how far it was after each tile."""
+
+    learner: SequentialLearner
+    history: list[Progressed]
 
 
 @dataclass(frozen=True)
-class _Learning(Pass[SequentialLearner, SequentialLearner]):
+class _Learning(Pass[_Learned, _Learned]):
     """Learn a tile after the other."""
 
     learner: SequentialLearner
-    report: Report | None
+    record: bool
 
     name = "rows learned"
 
@@ -319,27 +335,33 @@ class _Learning(Pass[SequentialLearner, SequentialLearner]):
 
     @property
     def rows_together(self) -> int:  # type: ignore[override]
-        """Rows that take a second or so to learn, and not too much memory; one tile, where each is reported."""
+        """Rows that take a second or so to learn, and not too much memory; one tile, where each is recorded."""
         n_features, most = self.learner.points.shape[1], self.learner.recursion.rules.max_basis
         many = min(_MEMORY // (8 * (n_features + 1)), _SECOND // _row_work(most, n_features))
-        return many if self.report is None else 1
+        return 1 if self.record else many
 
-    def start(self) -> SequentialLearner:
-        return self.learner
+    def start(self) -> _Learned:
+        return _Learned(self.learner, [])
 
-    def add(self, state: SequentialLearner, tile: Tile) -> None:
+    def add(self, state: _Learned, tile: Tile) -> None:
         rows, targets, weights = tile.rows, tile.targets, tile.weights
         if weights is not None:
             used = weights > 0
             rows, targets, weights = rows[used], targets[used], weights[used]
-        squares = state.learn(rows, targets, weights)
-        if self.report is not None:
-            self.report(state, tile.first + tile.n_rows, squares)
+        learner = state.learner
+        squares = learner.learn(rows, targets, weights)
+        learner.rest()
+        if self.record and len(squares):
+            state.history.append(Progressed(learner.recursion.n_seen, len(learner.points), float(np.mean(squares))))
 
 
-def learn_table(learner: SequentialLearner, table: Table, report: Report | None = None) -> None:
-    """Learn the rows of a table in their order, without those of weight zero.
+def learn_table(
+    learner: SequentialLearner, table: Table, *, record: bool = False, verbose: int = 0
+) -> tuple[SequentialLearner, list[Progressed]]:
+    """Learn the rows of a table in their order, without those of weight zero; returns the learner to go on with.
 
-    ``report`` is called after each tile; without it many rows are learned at once, which is faster.
+    ``record`` says how far it was after each tile; without it many rows are learned at once, which is faster. The
+    learner that is given may change.
     """
-    Sequence().reduce(_Learning(learner, report), table)
+    learned = Sequence(verbose=verbose).reduce(_Learning(learner, record), table)
+    return learned.learner, learned.history

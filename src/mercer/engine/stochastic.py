@@ -179,6 +179,10 @@ class GradientLearner:
         self._section = None  # what is bound goes with the copy, which is the one that goes on
         return other
 
+    def rest(self) -> None:
+        """Let go of what is bound to the last rows: the next ones are learned as after a pickle."""
+        self._section, self._table = None, np.empty((0, 0))
+
     def _values_of(self, points: FloatArray, rows: FloatArray) -> FloatArray:
         """Kernel values of rows, in memory that the next call uses again."""
         bound, self._section = self._section, None
@@ -272,14 +276,21 @@ class GradientLearner:
         return prior
 
 
+@dataclass
+class _Descended:
+    """A learner, and what was recorded of its rows."""
+
+    learner: GradientLearner
+    recorded: list[FloatArray]
+
+
 @dataclass(frozen=True)
-class _Descent(Pass[list[FloatArray], FloatArray]):
+class _Descent(Pass[_Descended, _Descended]):
     """Learn a tile after the other."""
 
     learner: GradientLearner
     record: bool
-    verbose: int
-    shuffle: np.random.RandomState | None
+    seed: int | None = None  # by which rows that come together are shuffled
 
     name = "rows learned"
 
@@ -292,36 +303,30 @@ class _Descent(Pass[list[FloatArray], FloatArray]):
         """Rows that do not take too much memory."""
         return max(_MEMORY // (8 * (int(self.learner.points.shape[1]) + 1)), 1)
 
-    def start(self) -> list[FloatArray]:
-        return []
+    def start(self) -> _Descended:
+        return _Descended(self.learner, [])
 
-    def add(self, state: list[FloatArray], tile: Tile) -> None:
+    def add(self, state: _Descended, tile: Tile) -> None:
         rows, targets, weights = tile.rows, tile.targets, tile.weights
         if weights is not None:
             used = weights > 0
             rows, targets, weights = rows[used], targets[used], weights[used]
-        if self.shuffle is None:
-            state.append(self.learner.learn(rows, targets, weights, record=self.record))
-        else:
-            self.learner.learn_in_order(self.shuffle.permutation(len(rows)), rows, targets, weights)
-        if self.verbose:
-            print(f"rows: {tile.first + tile.n_rows}, terms: {len(self.learner.points)}", flush=True)
-
-    def finish(self, state: list[FloatArray]) -> FloatArray:
-        return np.concatenate([np.empty((0, 3, self.learner.n_outputs)), *state])
+        if self.seed is None:
+            state.recorded.append(state.learner.learn(rows, targets, weights, record=self.record))
+        else:  # an order that follows from the place of the rows, wherever a pass begins
+            order = np.random.default_rng([self.seed, tile.first]).permutation(len(rows))
+            state.learner.learn_in_order(order, rows, targets, weights)
+        state.learner.rest()
 
 
 def descend_table(
-    learner: GradientLearner,
-    table: Table,
-    *,
-    record: bool = False,
-    verbose: int = 0,
-    shuffle: np.random.RandomState | None = None,
-) -> FloatArray:
-    """Learn the rows of a table, without those of weight zero; returns what is recorded, (n, 3, p).
+    learner: GradientLearner, table: Table, *, record: bool = False, verbose: int = 0, seed: int | None = None
+) -> tuple[GradientLearner, FloatArray]:
+    """Learn the rows of a table, without those of weight zero.
 
-    With a generator to shuffle by, in random order, of which nothing is recorded; of large tables only rows that are
-    read together are shuffled, some 32 MB.
+    With a seed in random order, of which nothing is recorded; of large tables only rows that are read together are
+    shuffled, some 32 MB. Returns the learner to go on with, and what is recorded, (n, 3, p). The learner that is given
+    may change.
     """
-    return Sequence().reduce(_Descent(learner, record, verbose, shuffle), table)
+    learned = Sequence(verbose=verbose).reduce(_Descent(learner, record, seed), table)
+    return learned.learner, np.concatenate([np.empty((0, 3, learner.n_outputs)), *learned.recorded])

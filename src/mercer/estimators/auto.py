@@ -13,6 +13,7 @@ from mercer._stored.checks import need
 from mercer._typing import FloatArray, IntArray, RandomState
 from mercer._validation import Integral, Interval, Real, check_is_fitted, check_random_state, parameters
 from mercer.engine import ArrayTable, Executor, Rows
+from mercer.engine.checkpoint import refuse_checkpoint
 from mercer.estimators.classification import CLASS_WEIGHT, KernelClassifier
 from mercer.estimators.exact import ExactClassifier, ExactRegressor
 from mercer.estimators.nystrom import NystromClassifier, NystromRegressor
@@ -63,6 +64,7 @@ class AutoMachine(Shell):
         need(self.model_.n_features_in_ == self._columns.n_features, "a model has other columns than it was given.")
 
     def _fit(self, table: ArrayTable) -> None:
+        refuse_checkpoint(type(self).__name__)
         began, rng, executor = time.monotonic(), check_random_state(self.random_state), make_executor(self)
         used = _rows_that_count(table)
         limit, table = float(self.time_limit), _relative(table.subset(used))

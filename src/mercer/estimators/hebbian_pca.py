@@ -83,7 +83,7 @@ class HebbianPCA(KernelTransformer, KernelParameter):
     n_jobs : int or None, default=None
         Threads for coordinates and ``transform``; learning uses one.
     verbose : int, default=0
-        1 shows progress.
+        1 shows progress on a terminal, 2 elsewhere, too.
 
     Attributes
     ----------
@@ -165,8 +165,9 @@ class HebbianPCA(KernelTransformer, KernelParameter):
             kernel = resolve_kernel(self.kernel, table, self.random_state)
             learner = HebbianLearner.start(kernel, table.n_features, int(self.n_components))
             executor = make_executor(self)
-            pass_over_table(learner, table, self._rules(), n_epochs=int(self.n_epochs), executor=executor)
-            self._learner, self._first = learner, None
+            rules, n_epochs = self._rules(), int(self.n_epochs)
+            self._learner = pass_over_table(learner, table, rules, n_epochs=n_epochs, executor=executor)
+            self._first = None
             self._check_components(table.n_rows)
         return self
 
@@ -181,8 +182,8 @@ class HebbianPCA(KernelTransformer, KernelParameter):
             table = ArrayTable(read_rows(self, X, reset=first))
             make_executor(self)  # which refuses n_jobs=0
             learner, kept = self._start(table) if first else self._go_on(table)
-            stream(learner, table, self._rules(), verbose=self.verbose)
-            self._learner, self._first = learner, kept
+            self._learner = stream(learner, table, self._rules(), verbose=self.verbose)
+            self._first = kept
         return self
 
     def _start(self, table: ArrayTable) -> tuple[HebbianLearner, FloatArray | None]:

@@ -11,6 +11,7 @@ from sklearn.base import clone
 from mercer._typing import RandomState
 from mercer._validation import Integral, Real, check_random_state
 from mercer.engine import ArrayTable
+from mercer.engine.checkpoint import refuse_checkpoint
 from mercer.estimators.nystrom import NystromClassifier, NystromRegressor
 from mercer.estimators.shell import held_blas, make_executor
 from mercer.exceptions import warn
@@ -98,6 +99,8 @@ def learn_metric(
     """
     shape, is_start = _shape(kernel)
     limit = _check_limits(rounds, time_limit)
+    if limit < np.inf:
+        refuse_checkpoint("learn_metric with a time_limit")
     if classification not in (None, True, False):
         raise ValueError(f"classification must be True, False or None, got {classification!r}.")
     deadline, rng = time.monotonic() + limit, check_random_state(random_state)

@@ -135,9 +135,10 @@ class NormaMachine(MappedRows, Shell):
         return super().fit(X, y, sample_weight)
 
     def _fit(self, table: ArrayTable) -> None:
-        shuffle = check_random_state(self.random_state) if self.shuffle and not self._records else None
+        is_shuffled = self.shuffle and not self._records
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1)) if is_shuffled else None
         learner = self._new_learner(*self._resolved(table), table.n_features)
-        self._learn(learner, table, None, shuffle=shuffle)
+        self._learn(learner, table, None, seed=seed)
 
     def _add_rows(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Self:
         """Learn more rows, in their order; a batch without weight is checked, and left out."""
@@ -176,12 +177,12 @@ class NormaMachine(MappedRows, Shell):
         table: ArrayTable,
         first: FirstRows | None,
         history: Sequence[FloatArray] = (),
-        shuffle: np.random.RandomState | None = None,
+        seed: int | None = None,
     ) -> None:
-        """Learn the rows of a table; the learner is changed, and becomes the model."""
+        """Learn the rows of a table; the learner may change, and what it becomes is the model."""
         make_executor(self)  # which refuses n_jobs=0 before anything is learned
-        options: dict[str, Any] = {"record": self._records, "verbose": int(self.verbose), "shuffle": shuffle}
-        recorded = descend_table(learner, table, **options)
+        options: dict[str, Any] = {"record": self._records, "verbose": int(self.verbose), "seed": seed}
+        learner, recorded = descend_table(learner, table, **options)
         self._state = NormaState(learner, [*history, *_as_history(recorded)], first)
         self._check_steps()
 

@@ -78,7 +78,7 @@ class NormaRegressor(KernelRegressor, NormaMachine):
     n_jobs : int or None, default=None
         Threads for predictions; learning uses one.
     verbose : int, default=0
-        1 shows progress.
+        1 shows progress on a terminal, 2 elsewhere, too.
 
     Attributes
     ----------

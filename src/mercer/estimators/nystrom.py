@@ -168,7 +168,7 @@ class NystromRegressor(KernelRegressor, NystromMachine):
     n_jobs : int or None, default=None
         Threads; None for as many as BLAS may use.
     verbose : int, default=0
-        1 shows progress.
+        1 shows progress on a terminal, 2 elsewhere, too.
 
     Attributes
     ----------

@@ -159,16 +159,8 @@ class OnlineMachine(MappedRows, Mergeable):
     def _learn(self, table: ArrayTable) -> None:
         """Learn the rows in their order."""
         make_executor(self)  # which refuses n_jobs=0 before anything is learned
-        learner, new = self._next_learner(), []
-        learner, first = self._with_length_scale(learner, table)
-
-        def report(learner: SequentialLearner, n_read: int, squares: FloatArray) -> None:
-            if self.record and len(squares):
-                new.append((learner.recursion.n_seen, len(learner.points), float(np.mean(squares))))
-            if self.verbose:
-                print(f"rows: {n_read} of {table.n_rows}, functions: {len(learner.points)}", flush=True)
-
-        learn_table(learner, table, report if self.record or self.verbose else None)
+        learner, first = self._with_length_scale(self._next_learner(), table)
+        learner, new = learn_table(learner, table, record=self.record, verbose=self.verbose)
         self._state.history.extend(new)
         self._state = State(learner, self._state.history, first)
 

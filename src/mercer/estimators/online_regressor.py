@@ -53,7 +53,7 @@ class OnlineRegressor(KernelRegressor, OnlineMachine):
     n_jobs : int or None, default=None
         Threads for predictions and the second pass; learning uses one.
     verbose : int, default=0
-        1 shows progress.
+        1 shows progress on a terminal, 2 elsewhere, too.
 
     Attributes
     ----------

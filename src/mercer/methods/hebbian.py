@@ -304,24 +304,26 @@ class _Stream(Pass[HebbianLearner, HebbianLearner]):
                 start += len(some)
 
 
-def stream(learner: HebbianLearner, table: ArrayTable, rules: Rules, *, verbose: int = 0) -> None:
-    """Learn the rows of a table, as they come after those before."""
-    Sequence(verbose=verbose).reduce(_Stream(learner, rules, choose=False), table)
+def stream(learner: HebbianLearner, table: ArrayTable, rules: Rules, *, verbose: int = 0) -> HebbianLearner:
+    """Learn the rows of a table, as they come after those before; returns the learner to go on with."""
+    return Sequence(verbose=verbose).reduce(_Stream(learner, rules, choose=False), table)
 
 
 def pass_over_table(
     learner: HebbianLearner, table: ArrayTable, rules: Rules, *, n_epochs: int, executor: Executor
-) -> None:
+) -> HebbianLearner:
     """Choose the dictionary in a first pass, find the mean on it, then learn all rows ``n_epochs`` times.
+
+    Returns the learner to go on with; the one that is given may change.
 
     Cost: per pass n·m·(m + 3r) multiply-adds and n·m kernel values; coordinates (n, m) are kept for all passes where
     they fit in scikit-learn's ``working_memory``, and passes then cost 3n·m·r.
     """
     sequence = Sequence(verbose=executor.verbose)
-    sequence.reduce(_Stream(learner, rules, choose=True), table)
+    learner = sequence.reduce(_Stream(learner, rules, choose=True), table)
     dictionary = learner.dictionary
     if not len(dictionary.points):  # k(x, x) is zero on all rows
-        return
+        return learner
     features: Features | None = dictionary.features
     if _NUMBER * table.n_rows * len(dictionary.points) <= working_memory_bytes():
         kept = feature_matrix(table.rows, dictionary.features, executor=executor)
@@ -329,4 +331,5 @@ def pass_over_table(
     origin = dictionary.lower[0].copy()  # coordinates of the first row
     learner.begin(executor.reduce(_Moments(dictionary, features, origin, len(learner.directions)), table))
     for _ in range(n_epochs):
-        sequence.reduce(_Steps(dictionary, features, learner, rules), table)
+        learner = sequence.reduce(_Steps(dictionary, features, learner, rules), table)
+    return learner

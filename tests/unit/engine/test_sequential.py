@@ -211,12 +211,9 @@ def noted(monkeypatch):
 def streamed(source, *, often=False):
     X, y = make_waves(5000, n_features=3, noise=0.1, random_state=0)
     learner = SequentialLearner(Gaussian(0.7), Rules(1e-2, 30, 1e-2, 1e-6), 3, 1)
-    told = []
-    table = ArrayTable(source(X), y[:, np.newaxis])
-    learn_table(learner, table, (lambda _, stop, squares: told.append((stop, len(squares)))) if often else None)
+    learner, history = learn_table(learner, ArrayTable(source(X), y[:, np.newaxis]), record=often)
     assert learner.recursion.n_seen == 5000
-    assert not often or sum(number for _, number in told) == 5000
-    return learner, [stop for stop, _ in told]
+    return learner, [each.n_seen for each in history]
 
 
 @pytest.mark.parametrize("at_once", [1, 600, 2000, 10_000])
@@ -242,7 +239,7 @@ def test_a_source_is_learned_as_an_array_is(at_once, monkeypatch):
 def test_long_streams_are_learned_many_rows_at_once(monkeypatch):
     """By the second, and by the working memory."""
     learner = SequentialLearner(Gaussian(0.7), Rules(1e-2, 100, 1e-2, 1e-6), 50, 1)
-    assert 50_000 < sequential._Learning(learner, None).rows_together <= (1 << 25) // (51 * 8)
+    assert 50_000 < sequential._Learning(learner, False).rows_together <= (1 << 25) // (51 * 8)
     learned, rows = noted(monkeypatch), ArrayRows(np.random.default_rng(0).normal(size=(5000, 50)))
     with config_context(working_memory=1):
         learn_table(learner, ArrayTable(rows, np.zeros((5000, 1))))

@@ -267,7 +267,9 @@ def test_verbose_shows_progress(data, monkeypatch, capsys, blocks):
 
     monkeypatch.setattr(progress, "time", Clock())
     rows, targets, new, _ = data
-    model = CommitteeRegressor(n_basis=5, n_jobs=1, verbose=1, **blocks).fit(rows, targets)
+    CommitteeRegressor(n_basis=5, n_jobs=1, verbose=1, **blocks).fit(rows, targets)
+    assert capsys.readouterr() == ("", "")  # this is no terminal
+    model = CommitteeRegressor(n_basis=5, n_jobs=1, verbose=2, **blocks).fit(rows, targets)
     assert "120 of 120 rows" in capsys.readouterr().err
     model.set_params(verbose=0).predict(new, transduce=True)
     assert capsys.readouterr() == ("", "")

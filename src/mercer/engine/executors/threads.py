@@ -7,7 +7,7 @@ and workers; and the executor.
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from typing import Any, NamedTuple
 from weakref import WeakSet
@@ -19,6 +19,7 @@ from sklearn import get_config
 from threadpoolctl import ThreadpoolController
 
 from mercer._typing import AnyArray
+from mercer.engine.checkpoint import Record, record_of
 from mercer.engine.executors.crew import Crew, Tick
 from mercer.engine.passes import Pass, Result, RowPass, Scratch, State
 from mercer.engine.progress import Progress
@@ -166,6 +167,19 @@ def working_memory_bytes() -> int:
 
 # ---------------------------------------------------------------------------------------------- the executor
 
+_NOTHING: nullcontext[Any] = nullcontext()
+
+
+def _ignore(_: None) -> None:
+    """Values of rows are collected where they are."""
+
+
+def _nothing() -> None:
+    """What is collected of them."""
+
+
+_SILENCE: nullcontext[Tick] = nullcontext(lambda _: None)
+
 
 class Threads:
     """Run passes on threads of this process.
@@ -175,7 +189,7 @@ class Threads:
     n_jobs : int or None, default=None
         Number of threads; None for what joblib's ``parallel_config`` says, else as many as BLAS may use; -1 for all.
     verbose : int, default=0
-        1 shows progress.
+        1 shows progress on a terminal, 2 elsewhere, too.
     """
 
     def __init__(self, n_jobs: int | None = None, *, verbose: int = 0) -> None:
@@ -184,9 +198,11 @@ class Threads:
 
     def reduce(self, work: Pass[State, Result], table: Table) -> Result:
         """Sum over all rows: each partition on its own, merged in their order."""
-        plan = make_plan(work, table, self.n_jobs)
-        only = None if plan.is_merged else work.start()  # the one state that there is memory for
-        sums: list[Any] = []
+        plan, record = make_plan(work, table, self.n_jobs), record_of(work, table)
+        sums: list[Any] = [] if record is None or not record.n_done else [record.state]
+        only = None  # the one state, where there is no memory for two
+        if not plan.is_merged:
+            only = sums[0] if sums else work.start()
 
         def do(part: Part, tick: Tick) -> State:
             state = work.start() if only is None else only
@@ -195,15 +211,17 @@ class Threads:
                 tick(tile.n_rows)
             return state
 
-        def collect(state: State) -> None:
+        def merge(state: State) -> None:
             sums[:] = [state] if not sums or state is only else [work.merge(sums[0], state)]
 
-        self._run(work, table, plan, do, collect)
+        is_apart = plan.is_merged
+        collect = merge if record is None else record.following(merge, lambda: sums[0], is_apart=is_apart)
+        self._run(work, table, plan, do, collect, record)
         return work.finish(sums[0])
 
     def map(self, work: RowPass, table: Table) -> AnyArray:
         """Compute something of every row."""
-        plan = make_plan(work, table, self.n_jobs)
+        plan, record = make_plan(work, table, self.n_jobs), record_of(work, table)
         out = np.empty((table.n_rows, *work.shape), dtype=work.dtype)
 
         def do(part: Part, tick: Tick) -> None:
@@ -213,23 +231,32 @@ class Threads:
                 start += tile.n_rows
                 tick(tile.n_rows)
 
-        self._run(work, table, plan, do, lambda _: None)
+        if record is not None:
+            record.restore(out)
+        self._run(work, table, plan, do, _ignore if record is None else record.following(_ignore, _nothing), record)
         return out
 
-    def _run(self, work: Any, table: Table, plan: Plan, do: Callable[[Part, Tick], Any], collect: Any) -> None:
-        """Do every partition, and collect the results in their order."""
-        parts, tick = table.parts(), self._tick(work, table)
-        work.prepare()
-        workers = min(plan.workers, len(parts))
-        if workers > 1:
-            Crew(do, collect, parts, tick).run(workers, ahead=plan.ahead, hold=blas_threads(plan.blas))
-            return
-        with nullcontext() if plan.is_tiny else blas_threads(plan.blas):
-            for part in parts:
-                collect(do(part, tick))
+    def _run(
+        self, work: Any, table: Table, plan: Plan, do: Callable[[Part, Tick], Any], collect: Any, record: Record | None
+    ) -> None:
+        """Do every partition that is not done, and collect the results in their order."""
+        done = 0 if record is None else record.n_done
+        parts = table.parts()
+        before, parts = sum(part.n_rows for part in parts[:done]), parts[done:]
+        with record or _NOTHING, self._progress(work, table, before) as tick:
+            work.prepare()
+            workers = min(plan.workers, len(parts))
+            if workers > 1 or record is not None:  # Ctrl-C then comes between tiles, and finds sums that are whole
+                Crew(do, collect, parts, tick).run(max(1, workers), ahead=plan.ahead, hold=blas_threads(plan.blas))
+                return
+            with _NOTHING if plan.is_tiny else blas_threads(plan.blas):
+                for part in parts:
+                    collect(do(part, tick))
 
-    def _tick(self, work: Any, table: Table) -> Tick:
-        return Progress(work.name, table.n_rows).advance if self.verbose else lambda _: None
+    def _progress(self, work: Any, table: Table, before: int) -> AbstractContextManager[Tick]:
+        if self.verbose:
+            return Progress(work.name, table.n_rows, verbose=self.verbose, before=before)
+        return _SILENCE
 
 
 def effective_jobs(n_jobs: int | None) -> int:

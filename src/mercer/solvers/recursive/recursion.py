@@ -225,6 +225,10 @@ class BlockRecursion:
         other.coefficients = self.coefficients.copy()  # may be a part of the memory to work in
         return other
 
+    def rest(self) -> None:
+        """Let go of the memory to work in."""
+        self._block = self._matrices = None
+
     def check_stored(self) -> None:
         """Refuse matrices and counts that do not fit each other, or the rules."""
         m, rules = len(self.births), self.rules
