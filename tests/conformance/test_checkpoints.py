@@ -7,7 +7,7 @@ import pytest
 
 from mercer import NormaClassifier, NormaNoveltyDetector, NormaRegressor, checkpoint
 from mercer.engine import checkpoint as module
-from mercer.engine import table
+from mercer.engine import rows as sources_of_rows
 from tests.conformance.test_executors import NEW, ROWS, make
 from tests.walks import ESTIMATORS, kind, output, over, targets_for
 
@@ -22,7 +22,7 @@ class CrashError(Exception):
 
 @pytest.fixture(autouse=True)
 def _all_is_stored(monkeypatch):
-    monkeypatch.setattr(table, "_FEWEST_ROWS", 256)
+    monkeypatch.setattr(sources_of_rows, "_FEWEST_ROWS", 256)
     monkeypatch.setattr(module, "_DISK", 1e30)
 
 

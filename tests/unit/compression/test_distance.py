@@ -71,13 +71,13 @@ def values_and_gradient(expansion, vectors, shift, executor):
 
 def test_neither_tiles_nor_threads_nor_an_offset_of_the_rows_matter(monkeypatch):
     from mercer.compression import inner_products
-    from mercer.engine import table
+    from mercer.engine import rows as module
 
     expansion, vectors, far = draw(Matern(2.0), 2, n=300), draw_vectors(), 1e4
     expected = values_and_gradient(expansion, vectors, 0.0, Threads(1))
     monkeypatch.setattr(inner_products, "_ONE_TILE", 0)
     monkeypatch.setattr(threads, "TILE_BYTES", 512)
-    monkeypatch.setattr(table, "_FEWEST_ROWS", 16)
+    monkeypatch.setattr(module, "_FEWEST_ROWS", 16)
     for shift in (0.0, far):
         found = values_and_gradient(expansion, vectors, shift, Threads(3))
         for a, b in zip(found, expected, strict=True):

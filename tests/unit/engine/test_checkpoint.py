@@ -14,7 +14,7 @@ from mercer import AutoRegressor, NystromRegressor, OnlineRegressor, checkpoint,
 from mercer.engine import ArrayTable, Pass, Rows, Sequence, Threads, as_rows, fingerprint, journal
 from mercer.engine import checkpoint as module
 from mercer.engine import checkpoint_files as files
-from mercer.engine import table as tables
+from mercer.engine import rows as tables
 from mercer.exceptions import CheckpointError
 from mercer.kernels import Kernel
 
