@@ -14,7 +14,8 @@ from mercer._typing import AnyArray, FloatArray, IntArray
 from mercer.datasets import load_abalone, load_boston, load_forest
 from mercer.datasets.public import find_file
 
-SMALL, MIDDLE = 2000, 10_000  # rows: below the first all ten folds are run, below the second three, else one
+SMALL = 2000  # rows
+MIDDLE = 10_000  # rows: below it all ten folds are run, else one
 FOREST_TRAIN, FOREST_TEST = 40_000, 20_000
 NEVER = -1  # the fold of rows that are never test rows
 RANKED = (
@@ -62,7 +63,7 @@ class Set:
     def folds(self) -> list[int]:
         """The folds that are run."""
         n_rows = len(self.y)
-        most = 10 if n_rows < SMALL else 3 if n_rows < MIDDLE else 1
+        most = 10 if n_rows < MIDDLE else 1
         return sorted({*self.fold.tolist()} - {NEVER})[:most]
 
     def split(self, fold: int) -> Split:
