@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from mercer._stored import stored
 from mercer._stored.checks import check_finite, check_kernel, check_lower, need
@@ -16,7 +17,9 @@ from mercer.kernels import Kernel, Precomputed
 from mercer.solvers.hebbian import factor_in_order
 
 _LARGEST = 1e153  # of kernel values: squares must be numbers
-# Share of k(x, x) below which a distance from the span cannot be told from rounding, which grows with the dictionary.
+# Share of (1 + |a|²) k(x, x) below which a squared distance from the span is rounding. The weights a = K_mm⁻¹k_m(x) of
+# a row that is extrapolated are large, and magnify the rounding of kernel values. (1 + |a|²)/distance², the squared
+# length of its row in L⁻¹, so stays below 1/share.
 _SPANNED = 1e-10
 _PIECE = 256  # rows among which kernel values are taken while there is room
 
@@ -85,7 +88,9 @@ class Dictionary:
         room = min(len(new), most - m)
         coordinates = np.zeros((len(rows), room))
         origin, place = np.empty(room, dtype=np.intp), np.empty(room, dtype=np.intp)
-        number = int(factor_in_order(residual, new, least, coordinates, origin, place))
+        known = np.ascontiguousarray(self._weights(features[new]))
+        rounding, memory = _SPANNED * prior, np.empty(room)
+        number = int(factor_in_order(residual, new, least, coordinates, origin, place, known, rounding, memory))
         origin, coordinates = origin[:number], coordinates[:, :number]
         features = np.hstack([features, coordinates])
         sizes = m + np.searchsorted(origin, np.arange(len(rows)), side="right")
@@ -105,6 +110,12 @@ class Dictionary:
             values = self.features.tile(rows)
         _check_values(values)
         return values
+
+    def _weights(self, features: FloatArray) -> FloatArray:
+        """K_mm⁻¹k_m(x), shape (T, m), from v(x)."""
+        if not len(self.points):
+            return features
+        return np.asarray(solve_triangular(self.lower, features.T, lower=True, trans="T", check_finite=False).T)
 
     def _prior(self, rows: FloatArray) -> FloatArray:
         """k(x, x), checked."""

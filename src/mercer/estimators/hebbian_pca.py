@@ -65,7 +65,7 @@ class HebbianPCA(KernelTransformer, KernelParameter):
         Most rows in the dictionary.
     novelty_tol : float, default=1e-3
         Least squared distance of a row from the span of the dictionary, as a share of k(x, x), to join. Zero lets every
-        row join that is not spanned to rounding (1e-10).
+        row join that is not spanned to rounding: by 1e-10, and more if its image is extrapolated.
     gain : {"eigenvalue", "annealed", "constant"}, default="eigenvalue"
         Sizes of steps, with :math:`a_t = \tau/(\tau + t)` at step t, and σ² the variance of the rows on the dictionary.
         "constant": :math:`\eta_0/\sigma^2`, which follows rows that change, and never settles. "annealed":

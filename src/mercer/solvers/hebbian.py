@@ -137,13 +137,16 @@ def _enter(vectors: FloatArray, t: Any, m: Any, centre: FloatArray, counts: Floa
 
 
 @jit_sum
-def factor_in_order(
+def factor_in_order(  # noqa: PLR0917
     residual: FloatArray,
     candidates: IntArray,
     least: FloatArray,
     coordinates: FloatArray,
     origin: IntArray,
     place: IntArray,
+    known: FloatArray,
+    rounding: FloatArray,
+    weights: FloatArray,
 ) -> Any:
     """Choose rows one after the other that those chosen before do not span: a Cholesky factor that skips rows.
 
@@ -159,6 +162,12 @@ def factor_in_order(
         Rows in the span of those that were chosen before them; zeros beyond. It comes as zeros.
     origin, place : arrays (room,), filled
         Row numbers of the chosen, and their columns in ``residual``.
+    known : array (c, m)
+        Weights :math:`K_{mm}^{-1}k_m(x)` of the candidates on the points from which the inner products are residual.
+    rounding : array (T,)
+        What the squared distance must exceed for each unit of 1 + |a|², with a the weights on all points before.
+    weights : array (room,)
+        Memory.
 
     Returns
     -------
@@ -178,6 +187,22 @@ def factor_in_order(
         for j in range(number):
             pivot -= coordinates[t, j] * coordinates[t, j]
         if number < coordinates.shape[1] and pivot > least[t]:
+            # Cᵀa = c for the chosen, the last first; points known before lose what the chosen take over.
+            square = 1.0
+            for j in range(number - 1, -1, -1):
+                rest = coordinates[t, j]
+                for k in range(j + 1, number):
+                    rest -= coordinates[origin[k], j] * weights[k]
+                weights[j] = rest / coordinates[origin[j], j]
+                square += weights[j] * weights[j]
+            for k in range(known.shape[1]):
+                rest = known[following, k]
+                for j in range(number):
+                    rest -= weights[j] * known[place[j], k]
+                square += rest * rest
+        else:
+            square = np.inf
+        if pivot > rounding[t] * square:
             coordinates[t, number] = np.sqrt(pivot)
             origin[number], place[number] = t, following
             number += 1

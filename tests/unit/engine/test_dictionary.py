@@ -43,6 +43,25 @@ def test_rows_join_one_after_the_other_however_they_are_batched(most, batch):
     assert not np.any(np.triu(dictionary.lower, 1))
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_rows_far_from_those_that_are_close_together_are_no_rounding(seed):
+    rng = np.random.default_rng(seed)
+    rows = np.linspace(0.1, 3, 120)[:, np.newaxis] * rng.normal(size=(120, 1 + seed % 3))
+    kernel = Gaussian([0.5, 3.0][seed % 2])
+    found = []
+    for batch in (1, 7, 120):
+        dictionary = Dictionary.empty(kernel, rows.shape[1])
+        for start in range(0, 120, batch):
+            dictionary, _, _ = dictionary.learned(rows[start : start + batch], most=99, novelty_tol=0.0)
+        found.append(dictionary.points)
+        lengths = np.sum(dictionary.features.tile(rows) ** 2, axis=1)
+        assert np.max(lengths) < 1 + 1e-6  # |v|² ≤ k(x, x)
+        inverse = np.linalg.inv(dictionary.lower)
+        assert np.max(np.sum(inverse**2, axis=1)) < 1.1e10
+    for other in found[1:]:
+        np.testing.assert_array_equal(other, found[0])
+
+
 def test_copies_and_what_the_kernel_cannot_tell_apart_do_not_join():
     rows = np.repeat(ROWS[:6], 4, axis=0)
     assert len(Dictionary.empty(KERNEL, 2).learned(rows, most=99, novelty_tol=0.0)[0].points) == 6

@@ -130,7 +130,8 @@ def test_a_row_is_chosen_if_those_chosen_before_do_not_span_it(seed, room, toler
     rows = rng.normal(size=(20, 6)) @ np.diag([1, 1, 1, 0.3, 0.1, 0.1])
     least, candidates = np.full(20, tolerance), np.sort(rng.choice(20, 12, replace=False))
     coordinates, origin, place = np.zeros((20, room)), np.empty(room, dtype=int), np.empty(room, dtype=int)
-    number = factor_in_order(rows @ rows[candidates].T, candidates, least, coordinates, origin, place)
+    none, memory = (np.zeros((12, 0)), np.zeros(20)), np.empty(room)
+    number = factor_in_order(rows @ rows[candidates].T, candidates, least, coordinates, origin, place, *none, memory)
     chosen = []
     for t, row in enumerate(rows):
         basis = np.linalg.qr(rows[chosen].T)[0] if chosen else np.zeros((6, 0))
