@@ -155,9 +155,11 @@ class NystromSVC(KernelClassifier, SupportVectorMachine):
     :math:`\ell(t) = (1 - t)_+^2` or the hinge :math:`(1 - t)_+` (the reduced support vector machine). With all rows as
     basis and the hinge this is scikit-learn's ``SVC``, with the same C.
 
-    Each step is one pass over the rows, of time n·m plus m² for each row inside the margin; the squared hinge takes 5
-    to 15 steps, the hinge 50 to 150. Memory is m² per class and thread, and for the hinge a number per row and class.
-    Where the features of all rows fit into half of scikit-learn's ``working_memory``, they are computed once.
+    Each step is one pass over the rows, of time n·m plus m² for each row inside the margin, and one pass more if it is
+    too long. The squared hinge takes 5 to 25 passes, the hinge 40 to 150; more of them for C above 1000. Memory is m²
+    per class and thread, within ``working_memory`` (classes take turns where it is short), and for the hinge 2 numbers
+    per row and class. Where the features of all rows fit into half of scikit-learn's ``working_memory``, they are
+    computed once.
 
     Parameters
     ----------
@@ -207,7 +209,8 @@ class NystromSVC(KernelClassifier, SupportVectorMachine):
     the others stayed inside or outside the margin, where they are: an approximation.
 
     Newton's method on the squared hinge ends exactly, once the rows inside the margin stay the same. The hinge is
-    minimised by augmented Lagrangians, each by Newton's method.
+    minimised by augmented Lagrangians, each by Newton's method. For large C the former begins with smaller ones, the
+    latter with more smoothing.
 
     References
     ----------

@@ -304,6 +304,7 @@ class Evaluate(_Functions, Pass[FloatArray, list[Sums]]):
         for j, padded in enumerate(hessians):
             hessian = np.ascontiguousarray(padded[:used, :used])
             mirror(hessian)
-            gains, support, losses, totals = numbers[:, :, j]
-            found.append(Sums(hessian, pulls[:used, :, j].T.copy(), gains, support, losses, totals, slopes[:, j]))
+            gains, support, losses, totals = numbers[:, :, j].copy()  # a view would keep all Hessians alive
+            along = slopes[:, j].copy()
+            found.append(Sums(hessian, pulls[:used, :, j].T.copy(), gains, support, losses, totals, along))
         return found

@@ -51,6 +51,7 @@ _SOFT, _STIFF, _STIFFEST = 0.1, 1e2, 1e4
 _LARGEST = 1e150  # target whose square, summed over rows, is a number
 _ROUNDED = 1e-6  # a duality gap that rounding may leave
 _EPSILON = float(np.finfo(np.float64).eps)
+_STILL = 64 * _EPSILON  # share of the objective below which a strain is rounding
 
 
 class Solution(NamedTuple):
@@ -157,7 +158,7 @@ class _Function:
             self.objective = penalty + float(np.sum(sums.losses))
             self.gap = self.objective - self._dual(sums)
         strain = float(sums.totals[1])
-        sharp = self.sharpness >= self._sharpest and strain <= _EPSILON * self.objective
+        sharp = self.sharpness >= self._sharpest and strain <= _STILL * self.objective
         still = self.search.is_stuck and (loss.squared or sharp)
         self.is_done = still or self.gap <= self._settings.tol * self.objective
         self.is_settled = self.is_done or self.search.is_stuck

@@ -1,5 +1,8 @@
 """Support vector machines on a basis: against scikit-learn's, ridge regression, and the definition of the minimum."""
 
+import tracemalloc
+import warnings
+
 import numpy as np
 import pytest
 from sklearn import config_context
@@ -179,6 +182,15 @@ def test_a_path_gives_what_fits_give(estimator, loss):
         np.testing.assert_allclose(path.n_support[i], alone.n_support_, atol=1)
 
 
+def test_a_path_is_given_all_rows_which_may_be_balanced():
+    rows, values = draw()
+    labels, weights = np.where(values > 1, "many", "few"), np.random.default_rng(3).uniform(0, 2, len(rows))
+    model = NystromSVC(KERNEL, n_basis=15, class_weight="balanced", tol=1e-10, random_state=0)
+    model.fit(rows, labels, weights)
+    path = model.path(rows, labels, [model.C], weights)
+    np.testing.assert_allclose(path.coefficients[0], model.coefficients_, rtol=0, atol=1e-6)
+
+
 # ------------------------------------------------------------------------------------------------------- classes
 
 
@@ -295,13 +307,57 @@ def test_rows_that_are_all_equal_leave_a_constant(estimator, loss):
 
 
 @every_loss
-def test_enormous_and_tiny_costs(estimator, loss):
+def test_tiny_costs(estimator, loss):
     rows, values = draw(n=60)
-    targets = targets_of(estimator, values)
-    tiny = estimator(KERNEL, C=1e-10, loss=loss).fit(rows, targets)
+    tiny = estimator(KERNEL, C=1e-10, loss=loss).fit(rows, targets_of(estimator, values))
     assert np.max(np.abs(tiny.coefficients_)) < 1e-8
-    large = estimator(KERNEL, basis=draw(2, 10)[0], C=1e6, loss=loss, max_iter=5000).fit(rows, targets)
+
+
+@every_loss
+@pytest.mark.parametrize("cost", [1e3, 1e6])
+@pytest.mark.parametrize("is_noisy", [True, False])
+def test_enormous_costs(estimator, loss, cost, is_noisy):
+    # without noise and on all rows no error need be left
+    rows, values = draw(n=60)
+    values = values if is_noisy else np.sin(rows[:, 0])
+    targets = targets_of(estimator, values)
+    basis = draw(2, 10)[0] if is_noisy else rows
+    large = estimator(KERNEL, basis=basis, C=cost, loss=loss, max_iter=1000).fit(rows, targets)
     assert large.duality_gap_[0] <= 1e-5
+    if estimator is NystromSVC and not is_noisy:
+        assert large.score(rows, targets) == 1
+
+
+@every_loss
+@pytest.mark.parametrize("scale", [1e-8, 1e8])
+def test_weights_and_costs_multiply(estimator, loss, scale):
+    rows, values = draw(n=60)
+    targets, options = targets_of(estimator, values), {"basis": draw(2, 10)[0], "loss": loss, "tol": 1e-9}
+    plain = estimator(KERNEL, C=2.0, **options).fit(rows, targets)
+    scaled = estimator(KERNEL, C=2.0 * scale, **options).fit(rows, targets, np.full(60, 1 / scale))
+    np.testing.assert_allclose(values_of(scaled, rows), values_of(plain, rows), rtol=0, atol=1e-4)
+
+
+@every_loss
+def test_a_tolerance_that_rounding_does_not_allow_ends_near_the_minimum(estimator, loss):
+    rows, values = draw(n=60)
+    options = {"basis": draw(2, 10)[0], "loss": loss}
+    model = estimator(KERNEL, tol=1e-15, **options).fit(rows, targets_of(estimator, values))
+    assert model.duality_gap_[0] <= 1e-8
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_memory_does_not_grow_with_the_number_of_classes(loss):
+    rows, peaks = draw(n=300)[0], []
+    model = NystromSVC(KERNEL, n_basis=100, loss=loss, random_state=0, n_jobs=1, max_iter=3)
+    for n_classes in (3, 3, 23):  # the first one pays for what happens once
+        with config_context(working_memory=0.5), warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            tracemalloc.start()
+            model.fit(rows, np.arange(300) % n_classes)
+            peaks.append(tracemalloc.get_traced_memory()[1])
+            tracemalloc.stop()
+    assert peaks[2] - peaks[1] < 0.5 * 20 * 8 * model.rank_**2  # Hessians are let go
 
 
 def test_float32_rows_are_fitted():

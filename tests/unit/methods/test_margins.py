@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from mercer.methods.margins import Loss, Responses, row_terms
+from mercer.engine import ArrayTable, Features, Threads, as_rows
+from mercer.engine.statistics import NormalPass
+from mercer.kernels import Gaussian
+from mercer.methods.margins import Design, Evaluate, Loss, Responses, anchored, row_terms
 
 NAMES = ["hinge", "squared_hinge", "epsilon_insensitive", "squared_epsilon_insensitive"]
 every_loss = pytest.mark.parametrize("name", NAMES)
@@ -79,3 +82,30 @@ def test_rows_of_weight_zero_contribute_nothing():
         responses = Responses.of(targets[:, np.newaxis], zeros, zeros, loss_of(name), sharpness)
         for each in row_terms(errors, responses):
             assert not np.any(each)
+
+
+@every_loss
+def test_slopes_along_lines_are_differences_of_values(name):
+    rng = np.random.default_rng(1)
+    rows, targets = rng.normal(size=(40, 2)), np.column_stack([draw(name)[1], draw(name)[1][::-1]])
+    design = Design.of(NormalPass(Features(Gaussian(), rows[:5]), 0))
+    weights, directions = np.zeros((2, design.width, 2))
+    weights[:6], directions[:6] = rng.normal(size=(2, 6, 2))
+    steps, small = np.array([[0.5, -0.25], [-1.0, 2.0]]), 1e-5
+    table = ArrayTable(as_rows(rows), targets, rng.uniform(0, 2, 40))
+    if not loss_of(name).squared:
+        table = anchored(table, 2)
+        table.labels[:, 2:] = 0.3 * targets
+
+    def evaluate(at, directions=directions, steps=steps):
+        work = Evaluate(
+            design, at, np.array([0, 1]), np.array([0, 1]), np.array([1.5, 0.7]), 2, loss_of(name), directions, steps
+        )
+        return Threads(1).reduce(work, table)
+
+    found = np.array([each.slopes for each in evaluate(weights)]).T
+    for k, step in enumerate(steps):
+        above, below = (
+            np.array([each.totals[0] for each in evaluate(weights + (step + s) * directions)]) for s in (small, -small)
+        )
+        np.testing.assert_allclose(found[k], (above - below) / (2 * small), rtol=1e-4, atol=1e-4)

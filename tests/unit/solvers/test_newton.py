@@ -41,6 +41,33 @@ def test_the_minimum_is_reached_from_anywhere(seed, far, cost):
     assert np.max(np.abs(gradient)) <= 1e-6 * (1 + cost)
 
 
+@given(seed=st.integers(0, 10**6), cost=st.sampled_from([1.0, 1e3, 1e6]))
+def test_slopes_at_other_lengths_lead_to_the_same_minimum(seed, cost):
+    evaluate = squared_hinges(seed, cost=cost)
+    search = NewtonSearch(np.zeros(4))
+    for _ in range(60):
+        points = search.point + search.lengths[:, np.newaxis] * search.direction
+        slopes = [evaluate(x)[1] @ search.direction for x in points]
+        search.tell(*evaluate(search.trial), slopes)
+        if search.is_stuck:
+            break
+    value = evaluate(search.point)[0]
+    assert value <= evaluate(searched(evaluate, np.zeros(4)).point)[0] * (1 + 1e-9)
+
+
+def test_a_step_that_is_too_long_is_followed_by_one_of_the_right_length():
+    # a slope of -1 at zero that vanishes at 0.01, and a Hessian that belongs to zero alone
+    def evaluate(x):
+        slope = np.where(x < 0.01, 100 * x - 1, 50 * (x - 0.01))
+        return float(np.where(x < 0.01, 50 * x**2 - x, 25 * (x - 0.01) ** 2 - 0.005)[0]), slope, np.ones((1, 1))
+
+    search = NewtonSearch(np.zeros(1))
+    assert search.tell(*evaluate(search.trial))
+    assert search.trial == 1.0
+    assert not search.tell(*evaluate(search.trial), [float(evaluate(np.array([t]))[1][0]) for t in search.lengths])
+    assert abs(search.trial[0] - 0.01) < 0.005
+
+
 def test_a_quadratic_takes_one_step():
     evaluate = squared_hinges(0)
     H = evaluate(np.zeros(4))[2]
