@@ -60,7 +60,7 @@ class Units:
         largest = np.max(np.abs(targets), axis=0)
         safe = np.where(largest > 0, largest, 1.0)  # so that squares are numbers
         moved, weights = targets / safe, np.ones(len(targets)) if weights is None else weights
-        shift = np.zeros(targets.shape[1])
+        shift: FloatArray = np.zeros(targets.shape[1])
         if centred:
             shift = _medians(moved, weights) if robust else np.average(moved, axis=0, weights=weights)
         spread = np.sqrt(np.average((moved - shift) ** 2, axis=0, weights=weights))
