@@ -48,7 +48,7 @@ def ours(X: Any, y: Any, m: int) -> NormaRegressor:
     """NORMA by mercer."""
     model = NormaRegressor(
         Gaussian(SCALE), learning_rate=RATE, regularization=WEIGHT, max_basis=m, truncation=0.0,
-        intercept=False, scale_targets=False, n_jobs=1,
+        intercept=False, scale_targets=False, average=False, shuffle=False, n_jobs=1,
     )  # fmt: skip
     return model.fit(X, y)
 
@@ -70,7 +70,7 @@ def _novelty(rounds: int) -> str:
     X_test = np.concatenate([rng.normal(size=(5000, D)), rng.normal(size=(500, D)) * 1.3 + 1.0])
     is_novel = np.arange(len(X_test)) >= 5000
     models = {
-        "mercer": NormaNoveltyDetector(Gaussian(SCALE), nu=0.1, n_jobs=1),
+        "mercer": NormaNoveltyDetector(Gaussian(SCALE), nu=0.1, max_basis=500, n_jobs=1),
         "Nystroem + SGDOneClassSVM": make_pipeline(
             Nystroem(gamma=1 / (2 * SCALE**2), n_components=500, random_state=0), SGDOneClassSVM(nu=0.1, random_state=0)
         ),

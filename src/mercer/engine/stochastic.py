@@ -16,7 +16,8 @@ from mercer.engine.executors.sequence import Sequence
 from mercer.engine.executors.threads import blas_threads
 from mercer.engine.passes import Pass, Tile
 from mercer.engine.prequential import Learned, Prequential
-from mercer.engine.table import Table
+from mercer.engine.rows import ArrayRows, SparseRows
+from mercer.engine.table import ArrayTable, Table
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.kernels import Kernel, Precomputed, Section
 from mercer.solvers.stochastic import Block, Loss, Steps, descend
@@ -25,6 +26,8 @@ _PIECE = 256  # rows whose kernel values, also among each other, are made togeth
 _SMALL = 200  # kernel values: holding BLAS would take longer than the work
 _TRACKED = 1 << 15  # rows whose residuals are kept together
 _MEMORY = 1 << 25  # bytes: rows of a source that are read and learned together
+_ROUNDING = 8 * float(np.finfo(np.float64).eps)  # of a spread, as a share of the largest target
+_NORMAL = 1.4826  # standard deviations, by the median distance from the median
 _LARGEST = 1e150  # of k(x, x) and predictions: squares must be numbers
 
 
@@ -49,15 +52,32 @@ class Units:
         return cls(np.zeros(n_outputs), np.ones(n_outputs))
 
     @classmethod
-    def of(cls, targets: FloatArray, weights: FloatArray | None, *, centred: bool) -> Units:
-        """Mean, or zero, and root of the mean square about it; 1 where that is zero, or rounding."""
+    def of(cls, targets: FloatArray, weights: FloatArray | None, *, centred: bool, robust: bool = False) -> Units:
+        """Mean, or zero, and root of the mean square about it; 1 where that is zero, or rounding.
+
+        Robust: the median, and the median distance from it, by which a normal distribution has the same units; where
+        more than half of the targets are equal, the root of the mean square about it.
+        """
         largest = np.max(np.abs(targets), axis=0)
         safe = np.where(largest > 0, largest, 1.0)  # so that squares are numbers
-        moved = targets / safe
-        shift = np.average(moved, axis=0, weights=weights) if centred else np.zeros(targets.shape[1])
+        moved, weights = targets / safe, np.ones(len(targets)) if weights is None else weights
+        shift: FloatArray = np.zeros(targets.shape[1])
+        if centred:
+            shift = _medians(moved, weights) if robust else np.average(moved, axis=0, weights=weights)
         spread = np.sqrt(np.average((moved - shift) ** 2, axis=0, weights=weights))
-        spread = np.where(spread > 8 * np.finfo(np.float64).eps, spread, 1.0)
+        if robust:
+            middle = _NORMAL * _medians(np.abs(moved - shift), weights)
+            spread = np.where(middle > _ROUNDING, middle, spread)
+        spread = np.where(spread > _ROUNDING, spread, 1.0)
         return cls(shift * safe, np.maximum(spread * safe, np.finfo(np.float64).tiny))
+
+
+def _medians(values: FloatArray, weights: FloatArray) -> FloatArray:
+    """Of each column, where half of the weight is reached."""
+    order = np.argsort(values, axis=0)
+    reached = np.cumsum(weights[order], axis=0) >= weights.sum() / 2
+    middle = np.argmax(reached, axis=0)
+    return np.asarray(np.take_along_axis(values, order, axis=0)[middle, np.arange(values.shape[1])])
 
 
 @stored
@@ -109,12 +129,8 @@ class GradientLearner:
         found = [self._track(rows[p], targets[p], weights[p], record) for p in pieces]
         return np.concatenate([np.empty((0, 3, self.n_outputs)), *found])
 
-    def learn_in_order(
-        self, order: IntArray, rows: FloatArray, targets: FloatArray, weights: FloatArray | None
-    ) -> None:
-        """Learn rows in another order; their numbers are those of the rows as they are given."""
-        first = self.n_seen
-        self.learn(rows[order], targets[order], None if weights is None else weights[order])
+    def renumber(self, first: int, order: IntArray) -> None:
+        """Rows from that number on were learned in this order: terms get the numbers that rows had before."""
         new = self.births >= first
         self.births = np.concatenate([self.births[~new], first + order[self.births[new] - first]])
 
@@ -313,10 +329,16 @@ class _Descent(Pass[_Descended, _Descended]):
             rows, targets, weights = rows[used], targets[used], weights[used]
         if self.seed is None:
             state.recorded.append(state.learner.learn(rows, targets, weights, record=self.record))
-        else:  # an order that follows from the place of the rows, wherever a pass begins
-            order = np.random.default_rng([self.seed, tile.first]).permutation(len(rows))
-            state.learner.learn_in_order(order, rows, targets, weights)
+        else:
+            first, order = state.learner.n_seen, _order(self.seed, tile.first, len(rows))
+            state.learner.learn(rows[order], targets[order], None if weights is None else weights[order])
+            state.learner.renumber(first, order)
         state.learner.rest()
+
+
+def _order(seed: int, first: int, n_rows: int) -> IntArray:
+    """An order of rows that follows from the number of the first, wherever a pass begins."""
+    return np.random.default_rng([seed, first]).permutation(n_rows)
 
 
 def descend_table(
@@ -324,9 +346,16 @@ def descend_table(
 ) -> tuple[GradientLearner, FloatArray]:
     """Learn the rows of a table, without those of weight zero.
 
-    With a seed in random order, of which nothing is recorded; of large tables only rows that are read together are
-    shuffled, some 32 MB. Returns the learner to go on with, and what is recorded, (n, 3, p). The learner that is given
-    may change.
+    With a seed in random order, of which nothing is recorded. Of rows that are not in memory those that are read
+    together are shuffled, some 32 MB: they are read once. Returns the learner to go on with, and what is recorded,
+    (n, 3, p). The learner that is given may change.
     """
-    learned = Sequence(verbose=verbose).reduce(_Descent(learner, record, seed), table)
+    sequence = Sequence(verbose=verbose)
+    if seed is not None and isinstance(table, ArrayTable) and isinstance(table.rows, (ArrayRows, SparseRows)):
+        used = np.arange(table.n_rows) if table.weights is None else np.flatnonzero(table.weights > 0)
+        first, order = learner.n_seen, _order(seed, 0, len(used))
+        learned = sequence.reduce(_Descent(learner, record=False), table.subset(used[order]))
+        learned.learner.renumber(first, order)
+    else:
+        learned = sequence.reduce(_Descent(learner, record, seed), table)
     return learned.learner, np.concatenate([np.empty((0, 3, learner.n_outputs)), *learned.recorded])

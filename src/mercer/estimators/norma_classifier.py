@@ -38,7 +38,9 @@ class NormaClassifier(KernelClassifier, NormaMachine):
     intercept : bool, default=False
         Whether to add a constant, which is learned at the same rate. Where classes are of different size it follows
         the last labels, which costs accuracy; without it the kernel has to represent the constant.
-    regularization, learning_rate, schedule, max_basis, truncation, record, random_state, n_jobs, verbose
+    regularization, learning_rate, schedule, max_basis, truncation, average, shuffle, record
+        As in ``NormaRegressor``.
+    random_state, n_jobs, verbose
         As in ``NormaRegressor``.
 
     Attributes

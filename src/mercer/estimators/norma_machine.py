@@ -192,7 +192,8 @@ class NormaMachine(MappedRows, Shell):
         if not self._has_units:
             return kernel, Units.none(table.n_outputs)
         intercept = bool(getattr(self, "intercept", True))
-        return kernel, Units.of(table.targets, table.weights, centred=intercept)
+        robust = self._loss().steepest is not None
+        return kernel, Units.of(table.targets, table.weights, centred=intercept, robust=robust)
 
     def _needs_rows(self, n_features: int) -> bool:
         """Whether something is decided by the first rows."""

@@ -38,7 +38,7 @@ class NormaNoveltyDetector(OutlierMixin, NormaMachine):
     kernel : str, kernel or callable, default="gaussian"
     nu : float, default=0.1
         The share of rows to call novel.
-    regularization, learning_rate, schedule, max_basis, truncation, random_state, n_jobs, verbose
+    regularization, learning_rate, schedule, max_basis, truncation, average, shuffle, random_state, n_jobs, verbose
         As in ``NormaRegressor``; λ is but a scale of the scores.
 
     Attributes

@@ -17,7 +17,7 @@ from mercer.estimators.shell import all_or_nothing, on_its_threads, read_rows
 from mercer.solvers.stochastic import Loss
 
 _ENOUGH = 200  # rows: of fewer, residuals before learning say little of the model after all of them
-_HUBER, _EPSILON = 1.35, 0.1  # standard deviations of the targets
+_HUBER, _EPSILON = 1.35, 0.1  # spreads of the targets
 
 
 @stored
@@ -32,8 +32,10 @@ class NormaRegressor(KernelRegressor, NormaMachine):
 
     so each row whose loss has a slope adds a term, and older terms shrink. The oldest is dropped when there are more
     than ``max_basis``, or when it is negligible. Whatever the rows are, the sum of R_t(f_t) exceeds that of any fixed
-    function by a√n + b at the most (``mercer.reports.regret``). Beside ``OnlineRegressor``, a row costs m operations
-    and not m², and there are five losses; but the model is less accurate, and has intervals for its only error bars.
+    function by a√n + b at the most (``mercer.reports.regret``). The mean over late f_t predicts.
+
+    Beside ``OnlineRegressor``, a row costs m operations and not m², and there are other losses; but the model is less
+    accurate, and has intervals for its only error bars.
 
     Time m·d per row and memory m·d, with m terms, whatever the number of rows. For a given kernel and given units the
     result does not depend on how rows are batched.
@@ -47,7 +49,8 @@ class NormaRegressor(KernelRegressor, NormaMachine):
         (f - y)²/2, so that its derivative is f - y; the same up to ``epsilon`` and linear beyond; the distance beyond
         ``epsilon``; ``quantile`` times the distance above f, and 1 - ``quantile`` times that below.
     epsilon : float or None, default=None
-        The threshold of "huber" (None: 1.35) and "epsilon_insensitive" (0.1), in standard deviations of the targets.
+        The threshold of "huber" (None: 1.35) and "epsilon_insensitive" (0.1), in spreads of the targets; see
+        ``scale_targets``.
     nu : float or None, default=None
         With "epsilon_insensitive", the share of rows that the tube leaves out: ε is then learned, from ``epsilon`` on.
     quantile : float, default=0.5
@@ -61,20 +64,27 @@ class NormaRegressor(KernelRegressor, NormaMachine):
     schedule : {"constant", "inverse_sqrt", "inverse"}, default="constant"
         η_t = η₀, η₀/√t or η₀/(1 + λη₀(t-1)). With rates that fall, later rows count less and less: use them where
         ``max_basis`` is not reached.
-    max_basis : int, default=500
+    max_basis : int, default=1000
         Most terms.
     truncation : float, default=1e-4
         The oldest terms are dropped, too, while the norms of all that was dropped are below this share of the norms of
         all terms; 0 never does. See ``truncation_error_``.
+    average : bool, default=True
+        Whether to predict with the mean over about as many of the last models as are a tenth of ``max_basis`` (or of
+        the rows so far); otherwise with the last, which follows the last rows. Thresholds are means, too.
+    shuffle : bool, default=True
+        Whether ``fit`` learns rows in random order; of rows that are not in memory it shuffles some 32 MB at a time.
+        ``partial_fit``, and ``fit`` with ``record=True``, learn them in their order.
     intercept : bool, default=True
-        Whether to add a constant, which is learned at the same rate, from the mean of the targets on.
+        Whether to add a constant, which is learned at the same rate, from the mean or median of the targets on.
     scale_targets : bool, default=True
         Whether to learn targets in units of their spread about the mean (without an intercept: about zero), which the
-        same rows decide as a median length scale. Otherwise the units of y matter.
+        same rows decide as a median length scale: their standard deviation or, of losses that bear outliers, 1.48 times
+        the median distance from the median. Otherwise the units of y matter.
     record : bool, default=False
         Whether to keep ``history_``: three numbers per row and output, and up to twice the time.
     random_state : int, RandomState or None, default=None
-        For the rows on which a median distance is found.
+        For the order of the rows, and those on which a median distance is found.
     n_jobs : int or None, default=None
         Threads for predictions; learning uses one.
     verbose : int, default=0
@@ -118,7 +128,7 @@ class NormaRegressor(KernelRegressor, NormaMachine):
     >>> y = np.sin(X[:, 0]) + 0.1 * rng.standard_t(2, size=20_000)
     >>> model = NormaRegressor(loss="huber", random_state=0).fit(X, y)
     >>> len(model.basis_), bool(abs(model.predict([[1.0, 0.0]])[0] - np.sin(1.0)) < 0.1)
-    (500, True)
+    (1000, True)
     """
 
     loss: Literal["squared_error", "huber", "epsilon_insensitive", "quantile"] = "squared_error"

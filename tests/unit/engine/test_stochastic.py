@@ -199,3 +199,13 @@ def test_units_of_any_size(spread, shift):
     units = Units.of(targets, None, centred=True)
     assert np.all(np.isfinite((targets - units.shift) / units.unit))
     assert units.unit[0] > 0
+
+
+def test_robust_units_are_median_and_median_distance():
+    y = np.array([[1.0], [2.0], [3.0], [4.0], [1e9]])
+    units = Units.of(y, None, centred=True, robust=True)
+    assert (units.shift[0], units.unit[0]) == (3.0, pytest.approx(1.4826))
+    weighted = Units.of(y, np.array([9.0, 1.0, 1.0, 1.0, 1.0]), centred=True, robust=True)
+    assert weighted.shift[0] == 1.0
+    equal = Units.of(np.array([[1.0], [1.0], [1.0], [5.0]]), None, centred=True, robust=True)
+    assert (equal.shift[0], equal.unit[0]) == (1.0, pytest.approx(2.0))

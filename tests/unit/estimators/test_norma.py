@@ -27,10 +27,12 @@ def test_units_of_the_targets_do_not_matter(loss):
     model, other = (NormaRegressor(Gaussian(1.0), loss=loss, shuffle=False).fit(X, y) for y in (Y, 1e6 * Y - 1e8))
     close(other.predict(X), 1e6 * model.predict(X) - 1e8, 1e-7)
     assert model.score(X, Y) > 0.7
-    plain = NormaRegressor(Gaussian(1.0), loss=loss, scale_targets=False, shuffle=False).fit(
-        X, (Y - np.mean(Y)) / np.std(Y)
-    )
-    close(model.predict(X), np.mean(Y) + np.std(Y) * plain.predict(X))
+    shift, unit = np.mean(Y), np.std(Y)
+    if loss != "squared_error":  # of an even number of rows, the smaller of both in the middle
+        shift = np.quantile(Y, 0.5, method="lower")
+        unit = 1.4826 * np.quantile(np.abs(Y - shift), 0.5, method="lower")
+    plain = NormaRegressor(Gaussian(1.0), loss=loss, scale_targets=False, shuffle=False).fit(X, (Y - shift) / unit)
+    close(model.predict(X), shift + unit * plain.predict(X))
 
 
 @pytest.mark.parametrize("kernel", ["gaussian", Gaussian(1.0)])
@@ -78,14 +80,12 @@ def test_quantiles_leave_their_share_above():
         assert np.mean(y <= model.predict(rows)) == pytest.approx(q, abs=0.12)
 
 
-def test_huber_minds_outliers_less():
+@pytest.mark.parametrize("loss", ["huber", "epsilon_insensitive", "quantile"])
+@pytest.mark.parametrize("size", [1e2, 1e8])
+def test_outliers_do_not_decide_the_units_of_losses_that_bear_them(loss, size):
     y = Y.copy()
-    y[::10] += 100.0
-    errors = [
-        np.mean(np.abs(NormaRegressor(Gaussian(1.0), loss=loss, epsilon=e).fit(X, y).predict(X) - Y))
-        for loss, e in (("squared_error", None), ("huber", 0.05))
-    ]
-    assert errors[1] < 0.7 * errors[0]
+    y[::20] += size
+    assert NormaRegressor(Gaussian(1.0), loss=loss, random_state=0).fit(X, y).score(X, Y) > 0.5
 
 
 @pytest.mark.parametrize("make", [NormaRegressor, NormaClassifier, NormaNoveltyDetector])
