@@ -12,6 +12,7 @@ from mercer._validation import (
     check_is_fitted,
     check_random_state,
     check_sample_weight,
+    check_summable,
     check_targets,
 )
 from mercer.engine import ArrayTable, Rows, kernel_diagonal
@@ -52,6 +53,7 @@ class MeanRegressor(RegressorMixin, Shell):
         """The table of a first or a later call, whose targets must look like the first."""
         rows = read_rows(self, X, reset=first)
         targets = check_targets(y, n_rows=rows.n_rows)
+        check_summable(targets)
         flat = targets.ndim == 1
         columns = Regression(flat).columns(targets)
         if first:
