@@ -34,6 +34,7 @@ __all__ = [
     "check_numbers",
     "check_random_state",
     "check_sample_weight",
+    "check_summable",
     "check_table",
     "check_targets",
     "is_fitted",
@@ -105,10 +106,14 @@ def check_targets(y: Any, *, n_rows: int) -> FloatArray:
     if targets.ndim > 2:
         raise ValueError(f"y must have one or two dimensions, got {targets.ndim}.")
     check_consistent_length(range(n_rows), targets)
-    largest = float(np.max(np.abs(targets), initial=0.0))
-    if largest > _MOST_SUMMED / max(n_rows, 1):
-        raise ValueError(f"y goes up to {largest:.3g}: sums of its {n_rows} rows overflow. Scale y.")
     return np.asarray(targets)
+
+
+def check_summable(targets: FloatArray) -> None:
+    """Refuse targets to be learned whose sums overflow."""
+    largest = float(np.max(np.abs(targets), initial=0.0))
+    if largest > _MOST_SUMMED / max(len(targets), 1):
+        raise ValueError(f"y goes up to {largest:.3g}: sums of its {len(targets)} rows overflow. Scale y.")
 
 
 def check_labels(y: Any, *, n_rows: int) -> AnyArray:

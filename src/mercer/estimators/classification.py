@@ -82,10 +82,10 @@ class KernelClassifier(ClassifierMixin, Shell):
     def predict_proba(self, X: Any) -> FloatArray:
         """Probabilities of the classes, (n, classes), in the order of ``classes_``.
 
-        A sigmoid of the decision value for two classes, the softmax of a linear map of all values for more, fitted to
-        leave-one-out values of a sample of the rows. The likeliest class is the one that ``predict`` gives. With
-        ``class_weight`` or ``sample_weight`` probabilities are those among rows that occur as often as their weights
-        say.
+        A sigmoid of the decision value for two classes, the softmax of a linear map of all values for up to 50, one
+        sigmoid for all of more, fitted to leave-one-out values of a sample of the rows. The likeliest class is the one
+        that ``predict`` gives. With ``class_weight`` or ``sample_weight`` probabilities are those among rows that occur
+        as often as their weights say.
         """
         return np.asarray(np.exp(self.predict_log_proba(X)))
 

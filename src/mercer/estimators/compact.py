@@ -27,6 +27,7 @@ _STARVED = 0.5  # share of rows with few neighbours at which a warning is due
 _UNKNOWN = 0.9  # share of the variance of a row, given all others, at which a warning is due
 _WORKS = 0.8  # squared error of rows that are left out, relative to that of the mean, below which none is
 _LINEAR = 1.2  # times the squared error of a linear regression, above which a warning is due
+_FINE = 0.05  # squared error of rows that are left out, relative to that of the mean, below which none is
 _REMEDY = (
     "rows say little about each other, and predictions are little more than the intercept. Use a larger length scale "
     "(length_scale='auto' gives 50 neighbours on average), a less steep kernel (a lower dimension of Wendland, a lower "
@@ -143,12 +144,16 @@ class CompactMachine(Shell):
 
     def _check_linear(self, table: ArrayTable) -> None:
         """Warn if rows that are left out are predicted worse than by a linear regression."""
-        ratio = error_left_out(self._calibration()) / max(linear_error(table), np.finfo(np.float64).eps)
-        if np.isfinite(ratio) and ratio > _LINEAR:
+        error = error_left_out(self._calibration())
+        if not _FINE < error < np.inf:
+            return
+        linear = linear_error(table)
+        if error > _LINEAR * linear:
             warn(
-                f"rows that are left out are predicted with {np.sqrt(ratio):.3g} times the error of a linear "
-                "regression: length scales do not suit the features. Scale the features, or use tune_cutoff, a learned "
-                "metric, or another estimator, such as NystromRegressor.",
+                f"rows that are left out are predicted with {np.sqrt(error):.2g} times the error of the mean of the "
+                f"others, and by a linear regression with {np.sqrt(linear):.2g} times: length scales do not suit the "
+                "features. Scale these, or use tune_cutoff, a learned metric, or another estimator, such as "
+                "NystromRegressor.",
                 GeneralisationWarning,
             )
 

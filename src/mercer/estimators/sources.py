@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from mercer._typing import AnyArray, FloatArray
-from mercer._validation import check_labels, check_sample_weight, check_targets
+from mercer._validation import check_labels, check_sample_weight, check_summable, check_targets
 from mercer.engine import ArrayTable, Described, Executor, Rows, Source, SourceColumn, SourceRows, describe
 from mercer.model import OneVsRest
 
@@ -46,6 +46,7 @@ def read_targets(rows: Rows, y: Any) -> tuple[Any, bool]:
         source = rows.source  # type: ignore[attr-defined]
         return SourceColumn(source, "labels"), source.label_shape == ()
     targets = check_targets(y, n_rows=rows.n_rows)
+    check_summable(targets)
     return targets, targets.ndim == 1
 
 

@@ -180,6 +180,6 @@ def rows_in_memory(table: ArrayTable, most: int, rng: np.random.RandomState) -> 
 
 def spreads(rows: FloatArray) -> FloatArray:
     """Standard deviations of the inputs; 1 for constant ones."""
-    spread = np.std(rows, axis=0)
-    constant = spread <= 1e-12 * np.maximum(np.max(np.abs(rows), axis=0), 1e-300)
-    return np.where(constant, 1.0, spread)
+    _, exponents = np.frexp(np.max(np.abs(rows), axis=0))
+    spread = np.std(np.ldexp(rows, -exponents), axis=0)  # of a size of one, so that squares are numbers
+    return np.where(spread <= 1e-12, 1.0, np.ldexp(spread, exponents))

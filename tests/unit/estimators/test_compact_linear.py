@@ -14,7 +14,7 @@ def test_features_of_scales_that_do_not_suit_are_warned_of():
     rng = np.random.default_rng(0)
     rows = rng.uniform(-1, 1, size=(400, 2))
     targets = rows[:, 0] + 0.3 * np.sin(3 * rows[:, 0]) + 0.05 * rng.normal(size=400)
-    with pytest.warns(GeneralisationWarning, match=r"times the error of a linear regression.*Scale the features"):
+    with pytest.warns(GeneralisationWarning, match=r"by a linear regression with 0\..*Scale these"):
         CompactRegressor().fit(rows * [1.0, 300.0], targets)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -8,7 +8,7 @@ import pytest
 from mercer import NystromRegressor
 from mercer.engine import ArrayRows, ArrayTable, Threads
 from mercer.kernels import Gaussian, Matern, Metric
-from mercer.methods.metric_search import refine_metric
+from mercer.methods.metric_search import refine_metric, spreads
 
 
 def refine(X, y, kernel, *, weights=None, n_basis=60, rounds=3, deadline=np.inf, **options):
@@ -24,6 +24,13 @@ def draw(n=300, d=4, seed=0):
     X = rng.normal(size=(n, d)) * 10.0 ** np.arange(d) + 100.0
     inner = (X[:, 0] - 100) + (X[:, 1] - 100) / 10
     return X, np.sin(1.5 * inner) + 0.05 * rng.normal(size=n)
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1.0, 1e300])
+def test_spreads_of_inputs_of_any_size(scale):
+    rows = np.random.default_rng(0).normal(loc=[0.0, 5.0, 0.0], size=(50, 3))
+    np.testing.assert_allclose(spreads(scale * rows) / scale, np.std(rows, axis=0))
+    np.testing.assert_array_equal(spreads(np.full((5, 2), scale) * [1.0, 0.0]), 1.0)
 
 
 @pytest.mark.parametrize("start", [np.array([1.0, 10.0, 100.0, 1000.0]), Metric(np.eye(4), [1.0, 10.0, 100.0, 1000.0])])
