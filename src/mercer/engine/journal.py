@@ -54,12 +54,24 @@ class Journal:
             state = packed(np.random.get_state(), [], "")  # noqa: NPY002  what random_state=None draws from
             write_entries(path, [Entry(0, _versions(), 0, is_complete=True, first=0, data=state)])
         self._n_files = max([int(name) + 1 for name in names if name.isdigit()], default=0)
-        if _CURRENT in names:  # passes before it, of which nothing is stored, must not replace it
-            (self.folder / (_CURRENT + SUFFIX)).replace(self._next_file())
+        self._found: Path | None = self._current if _CURRENT in names else None
         self._places: dict[int, list[tuple[Path, int]]] = {}
         for path in files_of(self.folder):
             for place, entry in read_entries(path) if path.stem != _BEGIN else ():
                 self._places.setdefault(entry.number, []).append((path, place))
+
+    def _set_aside(self) -> None:
+        """Give what was under way a name of its own: passes before it, computed again, must not replace it."""
+        if self._found is None:
+            return
+        old, new, self._found = self._found, self._next_file(), None
+        old.replace(new)
+        for number, places in self._places.items():
+            self._places[number] = [(new if path == old else path, place) for path, place in places]
+
+    @property
+    def _current(self) -> Path:
+        return self.folder / (_CURRENT + SUFFIX)
 
     def _next_file(self) -> Path:
         self._n_files += 1
@@ -120,7 +132,8 @@ class Journal:
         if self._waiting:
             files.append((self._next_file(), self._waiting))
         if self._under_way:
-            files.append((self.folder / (_CURRENT + SUFFIX), self._under_way))
+            self._set_aside()
+            files.append((self._current, self._under_way))
         self._waiting, self._under_way = [], []
         self._written = time.monotonic()
         self._writer = threading.Thread(target=self._write_files, args=(files,), name="mercer checkpoint")
