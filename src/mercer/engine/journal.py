@@ -45,14 +45,7 @@ class Journal:
     def _begin(self) -> None:
         """Read what there is, or note how random numbers stand."""
         remove_parts(self.folder)
-        self._places: dict[int, list[tuple[Path, int]]] = {}
-        for path in files_of(self.folder):
-            if path.stem != _BEGIN:
-                for place, entry in read_entries(path):
-                    self._places.setdefault(entry.number, []).append((path, place))
-        names = [path.stem for path in files_of(self.folder)]
-        self._n_files = max([int(name) + 1 for name in names if name.isdigit()], default=0)
-        path = self.folder / (_BEGIN + SUFFIX)
+        path, names = self.folder / (_BEGIN + SUFFIX), [path.stem for path in files_of(self.folder)]
         if path.exists():
             self._set_back(path)
         elif names:
@@ -60,6 +53,29 @@ class Journal:
         else:
             state = packed(np.random.get_state(), [], "")  # noqa: NPY002  what random_state=None draws from
             write_entries(path, [Entry(0, _versions(), 0, is_complete=True, first=0, data=state)])
+        self._n_files = max([int(name) + 1 for name in names if name.isdigit()], default=0)
+        self._found: Path | None = self._current if _CURRENT in names else None
+        self._places: dict[int, list[tuple[Path, int]]] = {}
+        for path in files_of(self.folder):
+            for place, entry in read_entries(path) if path.stem != _BEGIN else ():
+                self._places.setdefault(entry.number, []).append((path, place))
+
+    def _set_aside(self) -> None:
+        """Give what was under way a name of its own: passes before it, computed again, must not replace it."""
+        if self._found is None:
+            return
+        old, new, self._found = self._found, self._next_file(), None
+        old.replace(new)
+        for number, places in self._places.items():
+            self._places[number] = [(new if path == old else path, place) for path, place in places]
+
+    @property
+    def _current(self) -> Path:
+        return self.folder / (_CURRENT + SUFFIX)
+
+    def _next_file(self) -> Path:
+        self._n_files += 1
+        return self.folder / f"{self._n_files - 1:08d}{SUFFIX}"
 
     def _set_back(self, path: Path) -> None:
         [(_, entry)] = read_entries(path)
@@ -112,20 +128,21 @@ class Journal:
         if self._writer is not None and self._writer.is_alive() and not wait:
             return
         self._join()
-        files: list[tuple[str, list[Entry]]] = []
+        files: list[tuple[Path, list[Entry]]] = []
         if self._waiting:
-            files.append((f"{self._n_files:08d}", self._waiting))
+            files.append((self._next_file(), self._waiting))
         if self._under_way:
-            files.append((_CURRENT, self._under_way))
-        self._n_files, self._waiting, self._under_way = self._n_files + 1, [], []
+            self._set_aside()
+            files.append((self._current, self._under_way))
+        self._waiting, self._under_way = [], []
         self._written = time.monotonic()
         self._writer = threading.Thread(target=self._write_files, args=(files,), name="mercer checkpoint")
         self._writer.start()
 
-    def _write_files(self, files: list[tuple[str, list[Entry]]]) -> None:
+    def _write_files(self, files: list[tuple[Path, list[Entry]]]) -> None:
         try:
-            for name, entries in files:
-                write_entries(self.folder / (name + SUFFIX), entries)
+            for path, entries in files:
+                write_entries(path, entries)
         except OSError as error:
             self._failure = error
 
