@@ -140,6 +140,7 @@ class HebbianPCA(KernelTransformer, KernelParameter):
     n_jobs: int | None = None
     verbose: int = 0
 
+    _instead_of_noise = "n_components"
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "kernel": "no_validation",  # checked, with a message of its own, by as_kernel
         "n_components": [Interval(Integral, 1, None, closed="left")],

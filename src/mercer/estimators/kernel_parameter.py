@@ -1,6 +1,6 @@
 """The parameter ``kernel`` of an estimator: by name, and with parameters of its own."""
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from sklearn.base import BaseEstimator
 
@@ -16,6 +16,14 @@ class KernelParameter(BaseEstimator):
     if TYPE_CHECKING:  # an annotation would declare them as stored
         kernel: Any
         noise: Any
+
+    _instead_of_noise: ClassVar[str] = ""  # of methods without a noise: what is chosen instead
+
+    def _validate_params(self) -> None:
+        super()._validate_params()
+        if self._instead_of_noise and total_noise(self.kernel, 0.0) > 0:
+            name, instead = type(self).__name__, self._instead_of_noise
+            raise ValueError(f"{name} has no noise: take White out of the kernel, and choose {instead}.")
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name; those of the kernel are ``kernel__…``.

@@ -100,6 +100,7 @@ class NormaMachine(MappedRows, Shell):
     n_jobs: int | None = None
     verbose: int = 0
 
+    _instead_of_noise = "regularization"
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "kernel": "no_validation",  # checked, with a message of its own, by as_kernel
         "regularization": [StrOptions({"auto"}), Interval(Real, 0, None, closed="neither")],

@@ -77,6 +77,7 @@ class NystromFeatures(KernelTransformer, OnBasis):
     n_basis: int = 100
     root: Root = "symmetric"
 
+    _instead_of_noise = "n_basis"
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **BASIS_CONSTRAINTS,
         "root": [StrOptions({"symmetric", "cholesky"})],

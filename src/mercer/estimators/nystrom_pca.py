@@ -126,6 +126,7 @@ class NystromPCA(KernelTransformer, SummedOnBasis):
     whiten: bool = False
     inverse: Literal["ridge", "fixed_point"] | None = "ridge"
 
+    _instead_of_noise = "n_components"
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **BASIS_CONSTRAINTS,
         "n_components": [Interval(Integral, 1, None, closed="left"), None],

@@ -17,7 +17,7 @@ from mercer.estimators.nystrom import check_noises
 from mercer.estimators.regression import MeanRegressor
 from mercer.estimators.shell import BASIS_CONSTRAINTS, OnBasis, Shell, make_executor, on_its_threads
 from mercer.exceptions import warn
-from mercer.methods.frame import Frame, total_noise
+from mercer.methods.frame import Frame
 from mercer.methods.margins import Loss
 from mercer.methods.support_vectors import Settings, Solution, fit_support_vectors
 from mercer.model import Calibration, KernelExpansion
@@ -56,6 +56,7 @@ class SupportVectorMachine(OnBasis, Shell):
     tol: float = 1e-5
     max_iter: int = 500
 
+    _instead_of_noise = "C"
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **BASIS_CONSTRAINTS,
         "C": [Interval(Real, 0, None, closed="neither")],
@@ -78,8 +79,6 @@ class SupportVectorMachine(OnBasis, Shell):
         self._frame.check_expansion(self.expansion_, n_outputs)
 
     def _fit(self, table: ArrayTable) -> None:
-        if total_noise(self.kernel, 0.0) > 0:
-            raise ValueError("a support vector machine has no noise: take White out of the kernel, and choose C.")
         frame = self._choose_frame(table, table.dtype)
         solution = self._solve(table, frame, float(self.C))
         self._fitted_frame, self.expansion_, self._left_out = frame, solution.expansion, solution.calibration

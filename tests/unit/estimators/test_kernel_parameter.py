@@ -70,13 +70,23 @@ def values(model):
     return model.predict(NEW) if getattr(model, "solver", "") == "cg" else np.stack(model.predict(NEW, return_std=True))
 
 
-def test_every_estimator_with_a_kernel_is_here():
+def with_a_kernel():
     public = (getattr(mercer, name) for name in mercer.__all__)
     classes = [each for each in public if isinstance(each, type) and hasattr(each, "_get_param_names")]
-    given = {each for each in classes if "kernel" in each._get_param_names() and hasattr(each, "fit")}
-    # Those without noise refuse it in a kernel: see their own tests.
-    noisy = {each for each in given if "noise" in each._get_param_names() or issubclass(each, PseudoInputRegressor)}
-    assert noisy == {type(model) for model in MODELS.values()}
+    return {each for each in classes if "kernel" in each._get_param_names() and hasattr(each, "fit")}
+
+
+NOISY = {type(model) for model in MODELS.values()}
+
+
+def test_every_estimator_with_a_noise_is_here():
+    assert {each for each in with_a_kernel() if "noise" in each._get_param_names()} <= NOISY
+
+
+@pytest.mark.parametrize("estimator", sorted(with_a_kernel() - NOISY, key=str), ids=lambda each: each.__name__)
+def test_those_without_a_noise_refuse_one_in_the_kernel(estimator):
+    with pytest.raises(ValueError, match="has no noise: take White out of the kernel, and choose"):
+        estimator(Gaussian(1.3) + White(0.1)).fit(X, np.median(Y) < Y)
 
 
 # ---------------------------------------------------------------------------------------------------------------- White
