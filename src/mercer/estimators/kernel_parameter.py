@@ -1,6 +1,6 @@
 """The parameter ``kernel`` of an estimator: by name, and with parameters of its own."""
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from sklearn.base import BaseEstimator
 
@@ -12,6 +12,8 @@ _NESTED = "kernel__"
 
 class KernelParameter(BaseEstimator):
     """An estimator with a kernel and a noise."""
+
+    _in_memory: ClassVar[bool] = False  # whether all rows must be in memory together
 
     if TYPE_CHECKING:  # an annotation would declare them as stored
         kernel: Any

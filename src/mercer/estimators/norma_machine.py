@@ -15,6 +15,7 @@ from mercer._stored.checks import check_estimator, need
 from mercer._typing import FloatArray, RandomState
 from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted, parameters
 from mercer.engine import ArrayRows, ArrayTable, GradientLearner, Units, descend_table
+from mercer.estimators.collections import takes_collections
 from mercer.estimators.mapped_rows import MappedRows, has_no_weight
 from mercer.estimators.online_state import FIRST, FirstRows
 from mercer.estimators.shell import Shell, all_or_nothing, make_executor
@@ -125,6 +126,7 @@ class NormaMachine(MappedRows, Shell):
     def _fit(self, table: ArrayTable) -> None:
         self._learn(self._new_learner(*self._resolved(table), table.n_features), table, None)
 
+    @takes_collections
     def _add_rows(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Self:
         """Learn more rows, in their order; a batch without weight is checked, and left out."""
         self._validate_params()
