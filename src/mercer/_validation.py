@@ -30,7 +30,6 @@ __all__ = [
     "Real",
     "StrOptions",
     "check_is_fitted",
-    "check_encoded",
     "check_labels",
     "check_numbers",
     "check_random_state",
@@ -185,13 +184,6 @@ def check_numbers(values: Any, name: str) -> Any:
                     raise ValueError(f"Complex data not supported: {where} must hold real numbers; {remedy}.")
                 raise TypeError(f"{where} must hold numbers, got {found} ({dtype}): {remedy}.")
     return values
-
-
-def check_encoded(frame: Any, name: str) -> None:
-    """Refuse columns of a data frame that are no numbers, which conversion would meet in the middle of the work."""
-    for title, dtype in zip(frame.columns, frame.dtypes, strict=True) if hasattr(frame, "columns") else ():
-        if dtype.kind not in "biuf":
-            raise TypeError(f"column {title!r} of {name} must hold numbers, got {dtype}: {_CODE}.")
 
 
 def _types(values: Any, name: str) -> Iterator[tuple[str, str]]:

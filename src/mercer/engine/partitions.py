@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mercer._typing import AnyArray, IntArray
-from mercer._validation import check_encoded, check_numbers
+from mercer._validation import check_numbers
 from mercer.engine.executors.dask import client_of, gather, in_order, submit
 from mercer.engine.rows import Block
 from mercer.engine.source import ALL, Chunk, Field, Piece, Source
@@ -147,8 +147,8 @@ class DaskSource(Source):
         bounds = self.bounds
         if isinstance(where, slice):
             first, last, _ = where.indices(self.n_rows)
-            spans = enumerate(pairwise(bounds))
-            return [(i, slice(max(a, first) - a, min(b, last) - a)) for i, (a, b) in spans if a < last and b > first], None
+            spans = [(i, a, b) for i, (a, b) in enumerate(pairwise(bounds)) if a < last and b > first]
+            return [(i, slice(max(a, first) - a, min(b, last) - a)) for i, a, b in spans], None
         index = np.asarray(where, dtype=np.intp)
         number = np.searchsorted(bounds, index, side="right") - 1
         order = np.argsort(number, kind="stable")
@@ -195,7 +195,7 @@ def _partitioned(values: Any, name: str) -> Partitioned:
     if hasattr(values, "to_dask_array"):
         meta, parts = values._meta, list(values.to_delayed())
         if name == "X":
-            check_encoded(check_numbers(meta, name), name)
+            _check_columns(check_numbers(meta, name))
         return Partitioned(parts, [unknown] * len(parts), meta.shape[1:], _is_single(meta), _names(meta))
     if not hasattr(values, "dask"):
         array = np.asarray(values)
@@ -206,6 +206,16 @@ def _partitioned(values: Any, name: str) -> Partitioned:
         values = values.rechunk(dict.fromkeys(range(1, values.ndim), -1))
     lengths = [unknown if np.isnan(length) else int(length) for length in values.chunks[0]]
     return Partitioned(values.to_delayed().ravel().tolist(), lengths, values.shape[1:], values.dtype == np.float32)
+
+
+def _check_columns(frame: Any) -> None:
+    """Refuse columns that are no numbers, which conversion would meet in the middle of the work."""
+    for title, dtype in zip(frame.columns, frame.dtypes, strict=True):
+        if dtype.kind not in "biuf":
+            raise TypeError(
+                f"column {title!r} of X must hold numbers, got {dtype}: encode them as numbers, for example by "
+                "scikit-learn's OneHotEncoder."
+            )
 
 
 def _look(part: Any) -> tuple[tuple[int, ...], bool, tuple[str, ...] | None]:

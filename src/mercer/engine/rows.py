@@ -61,7 +61,7 @@ class Rows(ABC):
         """
         return ()
 
-    def put(self, inputs: Sequence[Any]) -> None:
+    def put(self, inputs: Sequence[Any]) -> None:  # noqa: B027  most have nothing to put
         """Put in place what an engine hands over."""
 
     def __len__(self) -> int:

@@ -74,7 +74,7 @@ class Source(ABC):
         """What an engine of its own must put in place before the shipped rows can be read there; usually nothing."""
         return ()
 
-    def put(self, inputs: Sequence[Any]) -> None:
+    def put(self, inputs: Sequence[Any]) -> None:  # noqa: B027  most have nothing to put
         """Put it in place."""
 
     def with_features(self, names: tuple[str, ...]) -> Source:

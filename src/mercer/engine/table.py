@@ -45,7 +45,7 @@ class Part(ABC):
         """What an engine of its own hands to ``put`` before the rows can be read there; usually nothing."""
         return ()
 
-    def put(self, inputs: Sequence[Any]) -> None:
+    def put(self, inputs: Sequence[Any]) -> None:  # noqa: B027  most have nothing to put
         """Put it in place."""
 
     @abstractmethod

@@ -9,8 +9,8 @@ from mercer._stored import stored
 from mercer._typing import FloatArray
 from mercer._validation import Interval, Real, StrOptions, check_is_fitted, check_numbers, parameters
 from mercer.engine import ArrayTable, NormalStatistics
-from mercer.estimators.collections import takes_collections
 from mercer.estimators.classification import CLASS_WEIGHT, KernelClassifier
+from mercer.estimators.collections import takes_collections
 from mercer.estimators.regression import KernelRegressor
 from mercer.estimators.shell import BASIS_CONSTRAINTS, SummedOnBasis, all_or_nothing, make_executor, on_its_threads
 from mercer.methods.nystrom import NoisePath, Settings, Summary

@@ -1,9 +1,9 @@
 """Passes on a Dask cluster: the only module that knows Dask.
 
 Everything is said in four words: ``submit`` a function of partitions, merge results by a tree of fixed shape
-(``tree_reduce``), make something known to all workers (``broadcast``), and ``gather`` results. Another engine is another
-such file. Tasks are pure functions of their inputs and are not pinned, so what a lost worker knew is computed again, to
-the same bits.
+(``tree_reduce``), make something known to all workers (``broadcast``), and ``gather`` results. Another engine is
+another such file. Tasks are pure functions of their inputs and are not pinned, so what a lost worker knew is computed
+again, to the same bits.
 """
 
 import logging

@@ -101,7 +101,8 @@ def test_error_bars_of_frames_are_lazy(client):
     frame = dd.from_pandas(pd.DataFrame(X), npartitions=3)
     for targets in (Y, np.column_stack([Y, -2 * Y])):
         model = make().fit(X, targets)
-        for lazy, expected in zip(model.predict(frame, return_std=True), model.predict(X, return_std=True), strict=True):
+        pairs = zip(model.predict(frame, return_std=True), model.predict(X, return_std=True), strict=True)
+        for lazy, expected in pairs:
             np.testing.assert_allclose(lazy.compute(), expected, rtol=0, atol=1e-12)
     with pytest.raises(ValueError, match="all pairs of rows"):
         model.predict(frame, return_cov=True)
@@ -218,7 +219,7 @@ def test_a_fit_inside_of_a_task():
 def test_there_is_a_remedy_without_a_client():
     with pytest.raises(ValueError, match=r"no Dask client.*mercer.local_cluster"), mercer.on():
         pass
-    with pytest.raises(TypeError, match="must be a distributed.Client"), mercer.on(3):
+    with pytest.raises(TypeError, match=r"must be a distributed\.Client"), mercer.on(3):
         pass
 
 
