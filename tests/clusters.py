@@ -1,21 +1,13 @@
 """Clusters for tests, and rows on them."""
 
-import warnings
-from contextlib import contextmanager
-
 import numpy as np
 
 import mercer
 
 
-@contextmanager
 def cluster(n_workers=2, *, processes=False):
-    """A local cluster, whose own warnings of a busy machine are no failures."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", module=r"distributed|tornado|asyncio")
-        warnings.simplefilter("ignore", ResourceWarning)
-        with mercer.local_cluster(n_workers, processes=processes) as client:
-            yield client
+    """A local cluster, by default of threads."""
+    return mercer.local_cluster(n_workers, processes=processes)
 
 
 def chunked(array, lengths):

@@ -58,14 +58,8 @@ def gather(tasks: Sequence[Any], client: Client | None = None) -> list[Any]:
     """Results of tasks, in their order; without a client, by Dask's own threads in this process."""
     if client is None:
         return list(dask.compute(*tasks))
-    with _aside():
-        futures = _started(client, tasks)
-        try:
-            return list(client.gather(futures))
-        except KilledWorker as error:
-            raise _lost(error) from None
-        finally:
-            client.cancel(futures)
+    with _running(client, tasks) as futures:
+        return list(client.gather(futures))
 
 
 def in_order(tasks: Iterator[Any], client: Client | None = None) -> Iterator[Any]:
@@ -74,15 +68,12 @@ def in_order(tasks: Iterator[Any], client: Client | None = None) -> Iterator[Any
         for task in tasks:
             yield dask.compute(task)[0]
         return
-    waiting: list[Any] = []
-    try:
-        for task in tasks:
-            waiting += _started(client, [task])
-            if len(waiting) > 1:
-                yield _result(waiting.pop(0))
-        yield from (_result(future) for future in waiting)
-    finally:
-        client.cancel(waiting)
+    ahead: list[Any] = []
+    for task in tasks:
+        ahead += _started(client, [task])
+        if len(ahead) > 1:
+            yield gather([ahead.pop(0)], client)[0]
+    yield from gather(ahead, client)
 
 
 def _started(client: Client, tasks: Sequence[Any]) -> list[Any]:
@@ -91,19 +82,21 @@ def _started(client: Client, tasks: Sequence[Any]) -> list[Any]:
         return list(client.compute(list(tasks)))
 
 
-def _result(future: Any) -> Any:
+@contextmanager
+def _running(client: Client, tasks: Sequence[Any]) -> Iterator[list[Any]]:
+    """Futures of tasks, which are given up if waiting for them fails or is interrupted."""
     with _aside():
+        futures = _started(client, tasks)
         try:
-            return future.result()
+            yield futures
         except KilledWorker as error:
-            raise _lost(error) from None
-
-
-def _lost(error: KilledWorker) -> Exception:
-    return RuntimeError(
-        f"a partition was tried several times, and each time the worker died ({error.task}), most likely for lack of "
-        "memory: make the partitions smaller, or give the workers more memory."
-    )
+            raise RuntimeError(
+                f"a partition was tried several times, and each time the worker died ({error.task}), most likely for "
+                "lack of memory: make the partitions smaller, or give the workers more memory."
+            ) from None
+        except BaseException:
+            client.cancel(futures)
+            raise
 
 
 @contextmanager
@@ -228,16 +221,10 @@ class Dask:
             return gather(wanted, self.client)
         progress = Progress(work.name, sum(part.n_rows for part in parts))
         rows = {task.key: part.n_rows for task, part in zip(tasks, parts, strict=True)}
-        with _aside():
-            futures = _started(self.client, [*wanted, *tasks])
-            try:
-                for done in as_completed(futures[len(wanted) :]):
-                    progress.advance(rows[done.key])
-                return list(self.client.gather(futures[: len(wanted)]))
-            except KilledWorker as error:
-                raise _lost(error) from None
-            finally:
-                self.client.cancel(futures)
+        with _running(self.client, [*wanted, *tasks]) as futures:
+            for done in as_completed([futures.pop() for _ in tasks]):
+                progress.advance(rows[done.key])
+            return list(self.client.gather(futures))
 
 
 # ------------------------------------------------------------------------------------------------- who works
@@ -335,4 +322,4 @@ def _framed(answer: AnyArray, like: Any) -> Any:
     series = like.iloc[:, 0]
     if answer.ndim == 1:
         return type(series)(answer, index=like.index)
-    return type(like)(answer.reshape(len(answer), -1), index=like.index)
+    return type(like)(answer.reshape(len(answer), int(np.prod(answer.shape[1:]))), index=like.index)
