@@ -175,11 +175,11 @@ What moves does not depend on n: rows stay where they are. Sums are merged four 
 TAIL = """
 The simulation assumes a network of 10 Gbit/s and 0.5 ms between any two workers, rows in the workers' memory, and no
 lost worker (each costs what it held: its rows are read again, its sums computed again). Reading rows from files is not
-in it: at 1 GB/s for each machine, a billion rows of {d} features and a target ({gigabytes:.0f} GB) take {ten:.0f} s more
-on 10 machines and {hundred:.0f} s on 100, in each pass if they are not persisted.
+in it: at 1 GB/s for each machine, a billion rows of {d} features and a target ({gigabytes:.0f} GB) take
+{ten:.0f} s more on 10 machines and {hundred:.0f} s on 100, in each pass if they are not persisted.
 
-Two things end the scaling. The scheduler hands out {rate:,.0f} tasks a second, so with W workers a partition should take
-W/{rate:,.0f} seconds or more: a few large partitions for each worker, not many small ones. And a sum at m = 2000 is
+Two things end the scaling. The scheduler hands out {rate:,.0f} tasks a second, so with W workers a partition should
+take W/{rate:,.0f} seconds or more: a few large partitions for each worker, not many small ones. A sum at m = 2000 is
 32 MB, of which each level of the tree brings up to three to one machine.
 """
 

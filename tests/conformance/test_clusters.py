@@ -57,7 +57,7 @@ def fitted(estimator, rows, targets, weights):
 
 
 def assert_same(one, other):
-    np.testing.assert_allclose(one, other, rtol=0, atol=1e-12 * np.max(np.abs(other)))
+    np.testing.assert_allclose(one, other, rtol=0, atol=1e-12 * np.nanmax(np.abs(other)))
 
 
 def coefficients(model):

@@ -87,11 +87,12 @@ def answered_lazily(model: Any, method: str, X: Any, *args: Any, **options: Any)
 
 def _example(model: Any, X: Any) -> Any:
     """A few rows like those of a collection."""
-    if hasattr(X, "_meta_nonempty"):
-        return X._meta_nonempty
     if isinstance(X, list):
         return np.zeros((2, model.n_features_in_))
-    return np.zeros((2, *X.shape[1:]), dtype=np.float32 if X.dtype == np.float32 else np.float64)
+    dtypes = X.dtypes if hasattr(X, "to_dask_array") else [X.dtype]
+    dtype = np.float32 if all(each == np.float32 for each in dtypes) else np.float64
+    zeros = np.zeros((2, X.shape[1]), dtype=dtype)
+    return zeros if not hasattr(X, "to_dask_array") else type(X._meta)(zeros, columns=X.columns)
 
 
 def lazily(method: _Method) -> _Method:

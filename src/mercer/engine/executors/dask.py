@@ -15,8 +15,9 @@ from typing import Any
 from uuid import uuid4
 
 import cloudpickle
-import dask
+import dask.config
 import numpy as np
+from dask.base import compute
 from dask.delayed import delayed
 from distributed import Client, LocalCluster, as_completed, futures_of, get_client, get_worker, rejoin, secede
 from distributed.scheduler import KilledWorker
@@ -57,7 +58,7 @@ def tree_reduce(merge: Callable[..., Any], known: Any, items: Sequence[Any]) -> 
 def gather(tasks: Sequence[Any], client: Client | None = None) -> list[Any]:
     """Results of tasks, in their order; without a client, by Dask's own threads in this process."""
     if client is None:
-        return list(dask.compute(*tasks))
+        return list(compute(*tasks))
     with _running(client, tasks) as futures:
         return list(client.gather(futures))
 
@@ -66,7 +67,7 @@ def in_order(tasks: Iterator[Any], client: Client | None = None) -> Iterator[Any
     """The result of each task in turn, while the next is made."""
     if client is None:
         for task in tasks:
-            yield dask.compute(task)[0]
+            yield compute(task)[0]
         return
     ahead: list[Any] = []
     for task in tasks:
@@ -233,18 +234,22 @@ class Dask:
 def client_of(collections: Sequence[Any]) -> Client | None:
     """The client to work on these collections: the one in use, else that which holds them, else the default one."""
     executor = given_executor()
-    owners = {each.client.scheduler.address: each.client for each in futures_of(list(collections))}
+    owners = {_address(each.client): each.client for each in futures_of(list(collections))}
     client = executor.client if isinstance(executor, Dask) else next(iter(owners.values()), None)
     if client is None:
         with suppress(ValueError):
             client = get_client()
-    others = owners.keys() - {None if client is None else client.scheduler.address}
+    others = owners.keys() - {"" if client is None else _address(client)}
     if client is not None and others:
         raise ValueError(
-            f"rows are held by the cluster at {min(others)}, and the work is for that at {client.scheduler.address}: "
+            f"rows are held by the cluster at {min(others)}, and the work is for that at {_address(client)}: "
             "use mercer.on(client) with the client that persisted them, or persist all rows by one client."
         )
     return client
+
+
+def _address(client: Any) -> str:
+    return str(client.scheduler.address)
 
 
 def as_client(given: Any) -> Client:
@@ -268,7 +273,7 @@ def as_client(given: Any) -> Client:
 def local_cluster(n_workers: int | None, *, processes: bool) -> Iterator[Client]:
     """Workers on this machine, one thread each, and a client."""
     options: dict[str, Any] = {"n_workers": n_workers, "threads_per_worker": 1, "processes": processes}
-    with LocalCluster(dashboard_address=None, **options) as cluster, Client(cluster) as client:
+    with LocalCluster(dashboard_address=":0", **options) as cluster, Client(cluster) as client:
         yield client
 
 

@@ -2,7 +2,6 @@ import logging
 import os
 import signal
 import threading
-import time
 import warnings
 
 import numpy as np
@@ -182,6 +181,17 @@ def test_rows_of_another_cluster_are_refused(client):
             np.testing.assert_array_equal(make().fit(held, Y).coefficients_, expected.coefficients_)
 
 
+@pytest.fixture
+def _nobody(monkeypatch):
+    """No client but that of the other tests, which is not found."""
+
+    def find():
+        raise ValueError("no clients found")
+
+    monkeypatch.setattr("mercer.engine.executors.dask.get_client", find)
+
+
+@pytest.mark.usefixtures("_nobody")
 def test_without_a_cluster_partitions_are_read_one_after_the_other():
     expected = make().fit(X, Y)
     model = make().fit(chunked(X, EVEN), chunked(Y, EVEN))
@@ -215,6 +225,7 @@ def test_a_fit_inside_of_a_task():
         np.testing.assert_array_equal(inside, make().fit(chunked(X, EVEN), Y).coefficients_)
 
 
+@pytest.mark.usefixtures("_nobody")
 def test_there_is_a_remedy_without_a_client():
     with pytest.raises(ValueError, match=r"no Dask client.*mercer.local_cluster"), mercer.on():
         pass
@@ -241,21 +252,13 @@ def made(n_parts, n_rows):
     return da.concatenate([da.from_delayed(part, (n_rows, 5), float) for part in parts])
 
 
-def summing(client):
-    """Processes of workers that sum partitions now."""
-    workers = client.scheduler_info()["workers"]
-    busy = [address for address, keys in client.processing().items() if any("mercer-sum" in str(k) for k in keys)]
-    pids = client.run(os.getpid)
-    return [pids[address] for address in busy if address in workers and address in pids]
-
-
-def kill_one(client, killed):
-    deadline = time.monotonic() + 60
-    while not killed and time.monotonic() < deadline:
-        for pid in summing(client)[:1]:
-            os.kill(pid, signal.SIGKILL)
-            killed.append(pid)
-        time.sleep(0.002)
+def kill_one(client, pids, killed, stopped):
+    """Kill the first worker that sums a partition."""
+    while not killed and not stopped.wait(0.002):
+        for address, keys in client.processing().items():
+            if not killed and any("mercer-sum" in str(key) for key in keys):
+                os.kill(pids[address], signal.SIGKILL)
+                killed.append(address)
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL")
@@ -267,12 +270,16 @@ def test_a_killed_worker_changes_no_bit():
         targets = da.sin(rows[:, 0])
         options = {"n_basis": 300, "random_state": 0, "noise": 0.1}
         expected = NystromRegressor(Gaussian(2.0), **options).fit(rows, targets)
-        killed = []
-        killer = threading.Thread(target=kill_one, args=(client, killed))
+        killed, stopped = [], threading.Event()
+        killer = threading.Thread(target=kill_one, args=(client, client.run(os.getpid), killed, stopped))
         killer.start()
         try:
-            model = NystromRegressor(Gaussian(2.0), **options).fit(rows, targets)
+            for _ in range(20):  # a fit may be over before the killer comes
+                model = NystromRegressor(Gaussian(2.0), **options).fit(rows, targets)
+                if killed:
+                    break
         finally:
+            stopped.set()
             killer.join()
     assert killed
     np.testing.assert_array_equal(model.coefficients_, expected.coefficients_)
