@@ -233,10 +233,28 @@ def test_there_is_a_remedy_without_a_client():
         pass
 
 
-def test_progress_is_told(client, capsys, monkeypatch):
-    monkeypatch.setattr("mercer.engine.progress._SILENCE", 0.0)
+def test_progress_counts_the_rows_of_each_pass(client, monkeypatch):
+    told = []
+
+    class Counter:
+        def __init__(self, task, total, **_):
+            self.pass_ = {"task": task, "total": total, "done": 0}
+            told.append(self.pass_)
+
+        def advance(self, rows):
+            self.pass_["done"] += rows
+
+    monkeypatch.setattr("mercer.engine.executors.dask.Progress", Counter)
     make(verbose=1).fit(chunked(X, EVEN), Y)
-    assert "statistics: 900 of 900 rows" in capsys.readouterr().err
+    assert "statistics" in {each["task"] for each in told}
+    assert all(each["done"] == each["total"] for each in told)
+
+
+def test_batches_are_added_and_forgotten(client):
+    rows, targets = chunked(X, EVEN), chunked(Y, EVEN)
+    model = make().partial_fit(rows, targets).partial_fit(rows[:400], targets[:400]).forget(rows[:400], targets[:400])
+    expected = make().partial_fit(X, Y)
+    np.testing.assert_allclose(model.predict(X), expected.predict(X), rtol=0, atol=1e-8)
 
 
 # ------------------------------------------------------------------------------------------------------ lost workers
