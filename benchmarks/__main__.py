@@ -15,6 +15,7 @@ from benchmarks import (
     compact,
     components,
     compression,
+    dask_cluster,
     exact,
     export,
     forest,
@@ -49,6 +50,7 @@ TITLES: dict[str, Callable[[int], str]] = {
     "Probabilities": probabilities.report,
     "Tabular data": tabular.report,
     "One row": one_row.report,
+    "A cluster": dask_cluster.report,
     "Start-up": start_up.report,
 }
 

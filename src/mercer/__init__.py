@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from mercer._warmup import warmup
     from mercer.compression import as_expansion, compress
     from mercer.engine.checkpoint import checkpoint
+    from mercer.engine.clusters import local_cluster, on
     from mercer.estimators.auto import AutoClassifier, AutoRegressor
     from mercer.estimators.committee_regressor import CommitteeRegressor
     from mercer.estimators.compact import CompactClassifier, CompactRegressor
@@ -65,6 +66,8 @@ _HOMES = {
     "cross_validate_path": "mercer.estimators.cross_validate_path",
     "learn_metric": "mercer.estimators.learn_metric",
     "load": "mercer.persistence.archive",
+    "local_cluster": "mercer.engine.clusters",
+    "on": "mercer.engine.clusters",
     "save": "mercer.persistence.archive",
     "tune_cutoff": "mercer.estimators.tune_cutoff",
     "warmup": "mercer._warmup",
@@ -104,6 +107,8 @@ __all__ = [
     "kernels",
     "learn_metric",
     "load",
+    "local_cluster",
+    "on",
     "persistence",
     "save",
     "tune_cutoff",

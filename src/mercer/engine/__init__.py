@@ -4,6 +4,7 @@ Where rows are (``table``), who computes (``executors``) and what is computed (p
 ``products`` and others) are independent of each other.
 """
 
+from mercer.engine.clusters import as_source, ask_lazily, is_collection, on_its_cluster
 from mercer.engine.columns import Described, describe, mean_targets
 from mercer.engine.conditional import ConditionalStatistics, Influences, conditional_statistics, influences
 from mercer.engine.executors.sequence import Sequence
@@ -73,6 +74,8 @@ __all__ = [
     "Units",
     "are_counts",
     "as_rows",
+    "as_source",
+    "ask_lazily",
     "available_memory",
     "blas_threads",
     "by_group",
@@ -87,6 +90,7 @@ __all__ = [
     "gram_matrix",
     "grouped",
     "influences",
+    "is_collection",
     "kernel_diagonal",
     "kernel_matrix",
     "kernel_times",
@@ -98,6 +102,7 @@ __all__ = [
     "neighbour_distance",
     "normal_statistics",
     "number_of",
+    "on_its_cluster",
     "relative_weights",
     "row_moments",
     "squared_projections",

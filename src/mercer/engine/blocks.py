@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mercer._typing import IntArray
 from mercer.engine.passes import Scratch, Tile
 from mercer.engine.rows import Block, partition_bounds
 from mercer.engine.table import ArrayTable, Part, Table
@@ -59,11 +60,24 @@ class _Run(Part):
             rows = source.read(block.start, block.stop) if isinstance(block, slice) else source.take(block)
             yield self.table.tile(block, rows, scratch)
 
+    @property
+    def inputs(self) -> tuple[Any, ...]:
+        """Those of the rows of all blocks."""
+        return self.table.inputs(self._index)
+
+    def put(self, inputs: Sequence[Any]) -> None:
+        """Hand them on."""
+        self.table.rows.put(inputs)
+
+    @property
+    def _index(self) -> IntArray:
+        numbers = [np.arange(b.start, b.stop) if isinstance(b, slice) else b for b in self.blocks]
+        return np.concatenate([np.empty(0, dtype=np.intp), *numbers])
+
     def __reduce__(self) -> tuple[Any, ...]:
         bounds = np.cumsum([0, *map(_length, self.blocks)]).tolist()
-        numbers = [np.arange(b.start, b.stop) if isinstance(b, slice) else b for b in self.blocks]
-        index = np.concatenate([np.empty(0, dtype=np.intp), *numbers])
-        return _Run, (self.table.shipped(index), tuple(slice(*span) for span in pairwise(bounds)), self.first)
+        spans = tuple(slice(*span) for span in pairwise(bounds))
+        return _Run, (self.table.shipped(self._index), spans, self.first)
 
 
 @dataclass(eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,6 +53,16 @@ class Rows(ABC):
     def shipped(self, where: Block) -> Rows:
         """The given rows as a source of their own, to be read elsewhere: it ships with no more than it needs."""
         return SomeRows(self, np.arange(where.start, where.stop) if isinstance(where, slice) else where)
+
+    def inputs(self, where: Block, fields: tuple[str, ...]) -> tuple[Any, ...]:
+        """What an engine of its own hands to ``put`` before shipped rows can be read elsewhere; usually nothing.
+
+        ``fields`` says what is read of a source.
+        """
+        return ()
+
+    def put(self, inputs: Sequence[Any]) -> None:  # noqa: B027  most have nothing to put
+        """Put in place what an engine hands over."""
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -162,6 +172,14 @@ class SomeRows(Rows):
     def shipped(self, where: Block) -> Rows:
         """As the source ships them."""
         return self._rows.shipped(self._index[where])
+
+    def inputs(self, where: Block, fields: tuple[str, ...]) -> tuple[Any, ...]:
+        """Those of the source."""
+        return self._rows.inputs(self._index[where], fields or ("rows",))
+
+    def put(self, inputs: Sequence[Any]) -> None:
+        """Hand them on."""
+        self._rows.put(inputs)
 
 
 def partition_bounds(n_rows: int) -> list[int]:

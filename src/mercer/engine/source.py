@@ -7,7 +7,7 @@ weights (``SourceColumn``). Where a table has several of them from one source, e
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -42,7 +42,8 @@ class Piece(NamedTuple):
 class Source(ABC):
     """Rows, and their labels and weights where there are any, that are read when they are needed.
 
-    A new kind (a file format, a cluster) is a subclass with ``pieces``, ``take`` and ``shipped``.
+    A new kind (a file format, a cluster) is a subclass with ``pieces``, ``take`` and ``shipped``. One whose rows an
+    engine puts in place (``has_inputs``) also has ``inputs``, and ships rows anywhere, not only slices.
     """
 
     n_rows: int
@@ -52,6 +53,7 @@ class Source(ABC):
     feature_names: tuple[str, ...] | None = None
     label_shape: tuple[int, ...] | None = None  # () for one label a row, (p,) for p; None without labels
     has_weights: bool = False
+    has_inputs: bool = False
 
     @abstractmethod
     def pieces(self, first: int, last: int, size: int, fields: tuple[Field, ...]) -> Iterator[Piece]:
@@ -65,12 +67,15 @@ class Source(ABC):
         """The given rows, in this order."""
 
     @abstractmethod
-    def shipped(self, where: slice) -> Source:
-        """The given rows as a source to be read elsewhere, which pickles with no more than it needs."""
+    def shipped(self, where: Any) -> Source:
+        """The given rows, a slice, as a source to be read elsewhere, which pickles with no more than it needs."""
 
-    def inputs(self, where: slice) -> tuple[Any, ...]:
+    def inputs(self, where: Block, fields: tuple[Field, ...]) -> tuple[Any, ...]:
         """What an engine of its own must put in place before the shipped rows can be read there; usually nothing."""
         return ()
+
+    def put(self, inputs: Sequence[Any]) -> None:  # noqa: B027  most have nothing to put
+        """Put it in place."""
 
     def with_features(self, names: tuple[str, ...]) -> Source:
         """The source with its features in this order."""
@@ -132,9 +137,17 @@ class SourceRows(Rows):
 
     def shipped(self, where: Block) -> Rows:
         """A slice as a source of its own; of rows anywhere, copies."""
-        if isinstance(where, slice):
+        if isinstance(where, slice) or self.source.has_inputs:
             return SourceRows(self.source.shipped(where), bare=self._bare)
         return super().shipped(where)
+
+    def inputs(self, where: Block, fields: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Those of the source."""
+        return self.source.inputs(where, fields)
+
+    def put(self, inputs: Sequence[Any]) -> None:
+        """Hand them on."""
+        self.source.put(inputs)
 
     def fingerprint(self) -> str:
         """That of the source."""

@@ -42,8 +42,11 @@ class Part(ABC):
 
     @property
     def inputs(self) -> tuple[Any, ...]:
-        """What an engine of its own puts in place before the rows can be read there; usually nothing."""
+        """What an engine of its own hands to ``put`` before the rows can be read there; usually nothing."""
         return ()
+
+    def put(self, inputs: Sequence[Any]) -> None:  # noqa: B027  most have nothing to put
+        """Put it in place."""
 
     @abstractmethod
     def tiles(self, size: int, scratch: Scratch) -> Iterator[Tile]:
@@ -199,8 +202,12 @@ class ArrayTable(Table):
         """The rows of a block as a table of their own, which ships with no more than it needs."""
         return self._part(self.rows.shipped(where), where)
 
+    def inputs(self, where: Block) -> tuple[Any, ...]:
+        """What must be put in place elsewhere before the shipped rows of a block are read there."""
+        return self.rows.inputs(where, self._fields)
+
     def _part(self, rows: Rows, where: Block) -> ArrayTable:
-        there = rows.source if isinstance(rows, SourceRows) and isinstance(where, slice) else None
+        there = rows.source if isinstance(rows, SourceRows) else None
         labels, weights = (
             None if each is None else each.at(there) if there is not None and self._is_beside(each) else each[where]
             for each in self._numbers
@@ -230,9 +237,12 @@ class _Span(Part):
 
     @property
     def inputs(self) -> tuple[Any, ...]:
-        """What must be put in place elsewhere before the shipped rows are read there."""
-        rows = self.table.rows
-        return rows.source.inputs(slice(self.start, self.stop)) if isinstance(rows, SourceRows) else ()
+        """Those of the rows."""
+        return self.table.inputs(slice(self.start, self.stop))
+
+    def put(self, inputs: Sequence[Any]) -> None:
+        """Hand them on."""
+        self.table.rows.put(inputs)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _Span, (self.table.shipped(slice(self.start, self.stop)), 0, self.n_rows, self.first)

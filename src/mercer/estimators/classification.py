@@ -12,6 +12,7 @@ from mercer._stored import Sometimes
 from mercer._typing import AnyArray, FloatArray, IntArray
 from mercer._validation import StrOptions, check_is_fitted, check_sample_weight, is_fitted, parameters
 from mercer.engine import ArrayTable
+from mercer.estimators.collections import lazily
 from mercer.estimators.shell import Shell, make_executor, on_its_threads, read_rows
 from mercer.estimators.sources import coded_table, described_labels, read_weights
 from mercer.model import OneVsRest, Probabilities
@@ -79,6 +80,7 @@ class KernelClassifier(ClassifierMixin, Shell):
         return coding.predict(self._evaluate(X))
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    @lazily
     def predict_proba(self, X: Any) -> FloatArray:
         """Probabilities of the classes, (n, classes), in the order of ``classes_``.
 

@@ -66,6 +66,7 @@ class CompactMachine(Shell):
         "verbose": ["verbose"],
     }
 
+    _in_memory: ClassVar[bool] = True
     kernel_: Compact = field(init=False)
     coverage_: float = field(init=False)
     min_eigenvalue_: float | None = field(init=False)

@@ -38,6 +38,7 @@ class ExactMachine(Shell):
     n_jobs: int | None = None
     verbose: int = 0
 
+    _in_memory: ClassVar[bool] = True
     _keeps_factor: ClassVar[bool] = True
 
     kernel_: Kernel = field(init=False)

@@ -12,6 +12,7 @@ from mercer._stored.checks import check_columns, check_estimator, check_finite, 
 from mercer._typing import FloatArray, RandomState
 from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted, is_fitted, parameters
 from mercer.engine import ArrayRows, ArrayTable
+from mercer.estimators.collections import takes_collections
 from mercer.estimators.kernel_parameter import KernelParameter
 from mercer.estimators.shell import all_or_nothing, make_executor, read_rows
 from mercer.estimators.transformation import KernelTransformer
@@ -158,6 +159,7 @@ class HebbianPCA(KernelTransformer, KernelParameter):
     _learner: HebbianLearner = field(init=False)
     _first: Sometimes[FloatArray | None] = field(init=False)  # rows so far, while they are too few for a length scale
 
+    @takes_collections
     def fit(self, X: Any, y: Any = None) -> Self:
         """Find the components of rows X (n, d) in ``n_epochs`` passes over them, in their order; y is ignored."""
         self._validate_params()
@@ -172,6 +174,7 @@ class HebbianPCA(KernelTransformer, KernelParameter):
             self._check_components(table.n_rows)
         return self
 
+    @takes_collections
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Learn the rows of X (n, d) once, in their order, after those seen before; y is ignored.
 

@@ -13,6 +13,8 @@ _NESTED = "kernel__"
 class KernelParameter(BaseEstimator):
     """An estimator with a kernel and a noise."""
 
+    _in_memory: ClassVar[bool] = False  # whether all rows must be in memory together
+
     if TYPE_CHECKING:  # an annotation would declare them as stored
         kernel: Any
         noise: Any

@@ -23,6 +23,7 @@ from mercer._validation import (
     parameters,
 )
 from mercer.engine import ArrayRows, ArrayTable, GradientLearner, Units, descend_table
+from mercer.estimators.collections import takes_collections
 from mercer.estimators.mapped_rows import MappedRows, has_no_weight
 from mercer.estimators.online_state import FIRST, FirstRows
 from mercer.estimators.shell import Shell, all_or_nothing, make_executor
@@ -141,6 +142,7 @@ class NormaMachine(MappedRows, Shell):
         learner = self._new_learner(*self._resolved(table), table.n_features)
         self._learn(learner, table, None, seed=seed)
 
+    @takes_collections
     def _add_rows(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Self:
         """Learn more rows, in their order; a batch without weight is checked, and left out."""
         self._validate_params()

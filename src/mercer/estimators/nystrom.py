@@ -10,6 +10,7 @@ from mercer._typing import FloatArray
 from mercer._validation import Interval, Real, StrOptions, check_is_fitted, check_numbers, parameters
 from mercer.engine import ArrayTable, NormalStatistics
 from mercer.estimators.classification import CLASS_WEIGHT, KernelClassifier
+from mercer.estimators.collections import takes_collections
 from mercer.estimators.regression import KernelRegressor
 from mercer.estimators.shell import BASIS_CONSTRAINTS, SummedOnBasis, all_or_nothing, make_executor, on_its_threads
 from mercer.methods.nystrom import NoisePath, Settings, Summary
@@ -46,6 +47,7 @@ class NystromMachine(SummedOnBasis):
             summary = Summary.start(frame, table, self._settings())
         self._summary = summary.plus(table, make_executor(self))
 
+    @takes_collections
     def forget(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Remove rows; they must have been added with these targets (or labels) and weights.
 

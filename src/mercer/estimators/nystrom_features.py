@@ -9,6 +9,7 @@ from mercer._stored import stored
 from mercer._stored.checks import check_estimator
 from mercer._validation import StrOptions, parameters
 from mercer.engine import ArrayTable
+from mercer.estimators.collections import takes_collections
 from mercer.estimators.shell import BASIS_CONSTRAINTS, OnBasis, all_or_nothing, read_rows
 from mercer.estimators.transformation import KernelTransformer
 from mercer.methods.feature_map import Root, feature_map
@@ -86,6 +87,7 @@ class NystromFeatures(KernelTransformer, OnBasis):
     expansion_: KernelExpansion = field(init=False)
     _fitted_frame: Frame = field(init=False)
 
+    @takes_collections
     def fit(self, X: Any, y: Any = None) -> Self:
         """Choose the basis from the rows of X (n, d); y is ignored."""
         self._validate_params()

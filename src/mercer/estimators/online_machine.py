@@ -13,6 +13,7 @@ from mercer._stored.checks import check_estimator, need
 from mercer._typing import FloatArray, IntArray, RandomState
 from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted, parameters
 from mercer.engine import ArrayRows, ArrayTable, Features, Moments, SequentialLearner, learn_table, normal_statistics
+from mercer.estimators.collections import takes_collections
 from mercer.estimators.mapped_rows import MappedRows, has_no_weight
 from mercer.estimators.online_state import FIRST, FirstRows, State
 from mercer.estimators.shell import Mergeable, all_or_nothing, check_same_outputs, make_executor
@@ -103,6 +104,7 @@ class OnlineMachine(MappedRows, Mergeable):
         if self.n_seen_ >= _ENOUGH:
             self._check_calibration()
 
+    @takes_collections
     def _add_rows(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Self:
         """Learn more rows, in their order; a batch without weight is checked, and left out."""
         if not (hasattr(self, "_state") and has_no_weight(sample_weight, y)):
@@ -125,6 +127,7 @@ class OnlineMachine(MappedRows, Mergeable):
             first = FirstRows.nothing(self._learner.points.shape[1], self._learner.n_outputs)
             self._state = replace(self._state, first=first)
 
+    @takes_collections
     def refit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Solve for the coefficients exactly on these rows, with the dictionary as it is.
 

@@ -37,6 +37,7 @@ from mercer.engine import (
     blas_threads,
     given_executor,
 )
+from mercer.estimators.collections import lazily, takes_collections
 from mercer.estimators.kernel_parameter import KernelParameter
 from mercer.estimators.sources import rows_of_source
 from mercer.exceptions import GeneralisationWarning, warn
@@ -107,14 +108,14 @@ def held_blas(estimator: Any) -> AbstractContextManager[None]:
 def on_its_threads(
     method: Callable[Concatenate[Any, _Given], _Result],
 ) -> Callable[Concatenate[Any, _Given], _Result]:
-    """A method that predicts, with BLAS held to one thread if that is what the estimator has."""
+    """A method that predicts, with BLAS held to one thread if that is what the estimator has; lazy on collections."""
 
     @wraps(method)
     def held(self: Any, /, *args: _Given.args, **kwargs: _Given.kwargs) -> _Result:
         with held_blas(self):
             return method(self, *args, **kwargs)
 
-    return held
+    return lazily(held)
 
 
 def snapshot(estimator: Any) -> Any:
@@ -126,10 +127,11 @@ def snapshot(estimator: Any) -> Any:
 class Shell(KernelParameter, ABC):
     """An estimator that is fitted to a table; regressors and classifiers read it differently (``_read``)."""
 
+    @takes_collections
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit to rows X (n, d) and y: targets (n,) or (n, p), or labels (n,). For weights see the class.
 
-        X may be a scan, which brings y and weights along.
+        X may be a scan, which brings y and weights along, or a Dask collection, as may y and weights.
         """
         self._validate_params()
         with all_or_nothing(self):
@@ -290,6 +292,7 @@ class OnBasis(KernelParameter, ABC):
 class Mergeable(Shell):
     """An estimator that can take in more rows, and what another one has seen."""
 
+    @takes_collections
     def _add_rows(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Self:
         """``partial_fit``, with the classes that the user names."""
         self._validate_params()

@@ -14,7 +14,9 @@ x                   column              a feature as it is given
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
@@ -112,6 +114,14 @@ class ColumnsOf(Rows):
     def shipped(self, where: slice | IntArray) -> Rows:
         """As the source ships them."""
         return ColumnsOf(self._rows.shipped(where), self._columns)
+
+    def inputs(self, where: slice | IntArray, fields: tuple[str, ...]) -> tuple[Any, ...]:
+        """Those of the source."""
+        return self._rows.inputs(where, fields or ("rows",))
+
+    def put(self, inputs: Sequence[Any]) -> None:
+        """Hand them on."""
+        self._rows.put(inputs)
 
 
 def _normal_scores(column: FloatArray) -> tuple[FloatArray, FloatArray]:
