@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from mercer.estimators.pseudo_input_regressor import PseudoInputRegressor
     from mercer.estimators.reduced_rank_regressor import ReducedRankRegressor
     from mercer.estimators.tune_cutoff import tune_cutoff
+    from mercer.files import scan, write_predictions
     from mercer.model import KernelExpansion
     from mercer.persistence.archive import load, save
 
@@ -64,8 +65,10 @@ _HOMES = {
     "learn_metric": "mercer.estimators.learn_metric",
     "load": "mercer.persistence.archive",
     "save": "mercer.persistence.archive",
+    "scan": "mercer.files",
     "tune_cutoff": "mercer.estimators.tune_cutoff",
     "warmup": "mercer._warmup",
+    "write_predictions": "mercer.files",
 }
 _MODULES = ("basis", "compression", "datasets", "kernels", "persistence")
 
@@ -103,8 +106,10 @@ __all__ = [
     "load",
     "persistence",
     "save",
+    "scan",
     "tune_cutoff",
     "warmup",
+    "write_predictions",
 ]
 
 
