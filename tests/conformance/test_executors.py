@@ -6,7 +6,8 @@ import warnings
 import numpy as np
 import pytest
 
-from mercer.engine import Sequence, Threads, table, using
+from mercer.engine import Sequence, Threads, using
+from mercer.engine import rows as engine_rows
 from mercer.exceptions import NegativeVarianceWarning
 from mercer.kernels import Gaussian
 from tests.processes import Processes
@@ -21,7 +22,7 @@ ROWS, NEW = RNG.normal(size=(N, 2)), RNG.normal(size=(N_NEW, 2))
 
 @pytest.fixture(autouse=True)
 def _several_partitions(monkeypatch):
-    monkeypatch.setattr(table, "_FEWEST_ROWS", 256)
+    monkeypatch.setattr(engine_rows, "_FEWEST_ROWS", 256)
 
 
 def make(estimator, **options):

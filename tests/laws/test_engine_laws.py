@@ -18,9 +18,9 @@ from mercer.engine import (
     kernel_matrix,
     kernel_times,
     normal_statistics,
-    table,
     transposed_times,
 )
+from mercer.engine import rows as engine_rows
 from mercer.engine.executors import threads
 from mercer.kernels import Gaussian, Linear, Matern, Polynomial
 
@@ -75,7 +75,7 @@ def tile_size(tile_bytes, working_memory):
     """Tiles of about so many bytes, within so much memory for all workers."""
     with (
         patch.object(threads, "TILE_BYTES", tile_bytes),
-        patch.object(table, "_FEWEST_ROWS", 1),  # so that few rows are several partitions, too
+        patch.object(engine_rows, "_FEWEST_ROWS", 1),  # so that few rows are several partitions, too
         patch.object(threads, "_PIECE_BYTES", 64),  # ... and are worth a thread
         config_context(working_memory=working_memory / (1 << 20)),
     ):

@@ -180,7 +180,7 @@ def shapes(path: Path) -> dict[str, tuple[int, ...]]:
         for each in archive.namelist():
             with archive.open(each) as file:
                 name = each.removesuffix(".npy")
-                found[name] = _header(file, f"{path}, member {name!r}")[0]  # type: ignore[arg-type]
+                found[name] = _header(file, f"{path}, member {name!r}")[0]
         return found
 
 

@@ -44,6 +44,8 @@ def kind_of(kind: pa.DataType) -> str:
         return NUMBER
     if _is_text(kind):
         return TEXT
+    if types.is_null(kind):
+        return "nothing"
     return "dates or times" if types.is_temporal(kind) else str(kind)
 
 

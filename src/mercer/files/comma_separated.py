@@ -73,7 +73,7 @@ class _Copier:
         columns = self._columns
         self._check(batch)
         rows = side_by_side([numbers(batch[name]) for name in columns.features], np.float64)
-        files["rows"].write(memoryview(rows).cast("B"))
+        files["rows"].write(rows.tobytes())
         if columns.targets:
             files["labels"].write(self._labels(batch).tobytes())
         if columns.weight:

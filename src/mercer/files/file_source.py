@@ -36,7 +36,7 @@ class Stamp(NamedTuple):
     def of(cls, path: Path | str) -> Stamp:
         """As it is now."""
         found = Path(path).stat()
-        return cls(str(path), found.st_size, found.st_mtime_ns)
+        return cls(str(Path(path).absolute()), found.st_size, found.st_mtime_ns)
 
     def check(self) -> None:
         """Refuse a file that has changed since."""
@@ -47,7 +47,7 @@ class Stamp(NamedTuple):
 
 
 class FileSource(Source):
-    """Rows first to first + n_rows of files; a format defines what is abstract here, by numbers of rows in the files."""
+    """Some rows of files. A format defines what is abstract here, by numbers of rows in the files."""
 
     stamps: tuple[Stamp, ...]
     _first: int = 0

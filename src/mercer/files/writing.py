@@ -89,10 +89,11 @@ def write_predictions(
 def _source(model: Any, rows: Any) -> Source:
     names = getattr(model, "feature_names_in_", None)
     if not isinstance(rows, Source):
-        is_table = names is not None and Path(rows).suffix not in (".npy", ".npz")
-        rows = scan(rows, features=list(names) if is_table else None)
-    known = rows.feature_names
-    return rows if names is None or known is None or known == tuple(names) else rows.with_features(tuple(names))
+        has_names = Path(rows).suffix not in (".npy", ".npz")
+        rows = scan(rows, features=None if names is None or not has_names else list(names))
+    source: Source = rows
+    known = source.feature_names
+    return source if names is None or known in (None, tuple(names)) else source.with_features(tuple(names))
 
 
 def _width(model: Any) -> int:
