@@ -17,6 +17,7 @@ from mercer.engine import Field, Piece, Source
 from mercer.files.file_source import FileSource, Stamp, even_bounds
 from mercer.files.spool import Spool
 
+_PICKED = 512  # rows taken of one map: where one is read, systems map some pages around it
 _LOCAL_HEADER = 30  # bytes of a zip file's header of a member, before its name
 
 
@@ -117,8 +118,8 @@ class MappedSource(FileSource):
         places, found = np.searchsorted(index, self._starts), []
         for number, segment in enumerate(self._segments):
             here = index[places[number] : places[number + 1]]
-            if len(here):
-                found.append(self._piece(segment, here - self._starts[number], fields))
+            for start in range(0, len(here), _PICKED):
+                found.append(self._piece(segment, here[start : start + _PICKED] - self._starts[number], fields))
         return self._checked_at(Piece.joined(found), index)
 
     def _checked_at(self, piece: Piece, index: IntArray) -> Piece:
