@@ -118,8 +118,9 @@ class MappedSource(FileSource):
         places, found = np.searchsorted(index, self._starts), []
         for number, segment in enumerate(self._segments):
             here = index[places[number] : places[number + 1]]
-            for start in range(0, len(here), _PICKED):
-                found.append(self._piece(segment, here[start : start + _PICKED] - self._starts[number], fields))
+            here = here - self._starts[number]
+            parts = (here[start : start + _PICKED] for start in range(0, len(here), _PICKED))
+            found.extend(self._piece(segment, part, fields) for part in parts)
         return self._checked_at(Piece.joined(found), index)
 
     def _checked_at(self, piece: Piece, index: IntArray) -> Piece:
