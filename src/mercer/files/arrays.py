@@ -115,7 +115,8 @@ class MappedSource(FileSource):
 
     def _picked(self, index: IntArray, fields: tuple[Field, ...]) -> Piece:
         self._check_files()
-        places, found = np.searchsorted(index, self._starts), []
+        places = np.searchsorted(index, self._starts)
+        found: list[Piece] = []
         for number, segment in enumerate(self._segments):
             here = index[places[number] : places[number + 1]]
             here = here - self._starts[number]
