@@ -94,11 +94,12 @@ def still(cls):
     """
     signature = inspect.signature(cls)
     choices = next((choice for choice in STILL if choice.keys() <= signature.parameters.keys()), {})
-    if not choices and cls not in (*COMPACT, *MACHINES):
+    is_renamed = "max_basis" in signature.parameters
+    if not (choices or is_renamed) and cls not in (*COMPACT, *MACHINES):
         return cls
 
     def __init__(self, *args, **options):  # noqa: N807
-        if "max_basis" in signature.parameters and "n_basis" in options:
+        if is_renamed and "n_basis" in options:
             options["max_basis"] = options.pop("n_basis")
         if cls in MACHINES and "noise" in options:
             options["C"] = 0.5 / options.pop("noise")

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from mercer.estimators.pseudo_input_regressor import PseudoInputRegressor
     from mercer.estimators.reduced_rank_regressor import ReducedRankRegressor
     from mercer.estimators.tune_cutoff import tune_cutoff
+    from mercer.files.scan import scan
+    from mercer.files.writing import write_predictions
     from mercer.model import KernelExpansion
     from mercer.persistence.archive import load, save
 
@@ -69,8 +71,10 @@ _HOMES = {
     "local_cluster": "mercer.engine.clusters",
     "on": "mercer.engine.clusters",
     "save": "mercer.persistence.archive",
+    "scan": "mercer.files",
     "tune_cutoff": "mercer.estimators.tune_cutoff",
     "warmup": "mercer._warmup",
+    "write_predictions": "mercer.files",
 }
 _MODULES = ("basis", "compression", "datasets", "kernels", "persistence")
 
@@ -111,8 +115,10 @@ __all__ = [
     "on",
     "persistence",
     "save",
+    "scan",
     "tune_cutoff",
     "warmup",
+    "write_predictions",
 ]
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mercer.engine import Sequence, Threads, using
-from mercer.engine import rows as module
+from mercer.engine import rows as engine_rows
 from mercer.exceptions import NegativeVarianceWarning
 from mercer.kernels import Gaussian
 from tests.processes import Processes
@@ -22,7 +22,7 @@ ROWS, NEW = RNG.normal(size=(N, 2)), RNG.normal(size=(N_NEW, 2))
 
 @pytest.fixture(autouse=True)
 def _several_partitions(monkeypatch):
-    monkeypatch.setattr(module, "_FEWEST_ROWS", 256)
+    monkeypatch.setattr(engine_rows, "_FEWEST_ROWS", 256)
 
 
 def make(estimator, **options):

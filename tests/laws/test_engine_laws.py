@@ -20,7 +20,7 @@ from mercer.engine import (
     normal_statistics,
     transposed_times,
 )
-from mercer.engine import rows as rows_module
+from mercer.engine import rows as engine_rows
 from mercer.engine.executors import threads
 from mercer.kernels import Gaussian, Linear, Matern, Polynomial
 
@@ -75,7 +75,7 @@ def tile_size(tile_bytes, working_memory):
     """Tiles of about so many bytes, within so much memory for all workers."""
     with (
         patch.object(threads, "TILE_BYTES", tile_bytes),
-        patch.object(rows_module, "_FEWEST_ROWS", 1),  # so that few rows are several partitions, too
+        patch.object(engine_rows, "_FEWEST_ROWS", 1),  # so that few rows are several partitions, too
         patch.object(threads, "_PIECE_BYTES", 64),  # ... and are worth a thread
         config_context(working_memory=working_memory / (1 << 20)),
     ):

@@ -140,7 +140,7 @@ def ridge_leverage_scores(
     sample, chances = order[: sizes[-1]], np.ones(sizes[-1])
     oversampling = max(1.0, np.log(n_basis))
     for size in sizes[-2:0:-1]:
-        index = order[:size]
+        index = np.sort(order[:size])  # in their order, in which rows of files are read once
         shares = np.minimum(1.0, oversampling * scored(SomeRows(rows, index), sample, chances))
         shares *= min(1.0, _LARGEST_SAMPLE * n_basis / max(np.sum(shares), 1e-300))
         drawn = random_state.uniform(size=size) < shares

@@ -1,15 +1,16 @@
 """Tables of given blocks: rows to be seen together, or numbers without rows."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
 from mercer._typing import IntArray
 from mercer.engine.passes import Scratch, Tile
 from mercer.engine.rows import Block, partition_bounds
+from mercer.engine.source import SourceRows
 from mercer.engine.table import ArrayTable, Part, Table
 
 
@@ -55,8 +56,12 @@ class _Run(Part):
         self.n_rows = sum(map(_length, self.blocks))
 
     def tiles(self, size: int, scratch: Scratch) -> Iterator[Tile]:
-        source = self.table.rows
-        for block in self.blocks:
+        source, blocks = self.table.rows, self.blocks
+        if isinstance(source, SourceRows) and _follow_each_other(blocks):  # which are read in one stream
+            for tile in self.table.span(blocks[0].start, blocks[-1].stop, _length(blocks[0]), scratch, 0):
+                yield replace(tile, first=0)
+            return
+        for block in blocks:
             rows = source.read(block.start, block.stop) if isinstance(block, slice) else source.take(block)
             yield self.table.tile(block, rows, scratch)
 
@@ -108,6 +113,17 @@ class _Numbers(Part):
 
     def tiles(self, size: int, scratch: Scratch) -> Iterator[Tile]:
         yield Tile(np.empty((self.n_rows, 0)), np.empty((self.n_rows, 0)), first=self.first, scratch=scratch)
+
+
+def _follow_each_other(blocks: Sequence[Block]) -> TypeGuard[Sequence[slice]]:
+    """Whether these are slices of one size, but for the last, each where the one before it ends."""
+    if not blocks or not all(isinstance(block, slice) for block in blocks):
+        return False
+    size, last = _length(blocks[0]), _length(blocks[-1])
+    return last <= size and all(
+        one.stop == next_one.start and _length(one) == size  # type: ignore[union-attr]
+        for one, next_one in pairwise(blocks)
+    )
 
 
 def _length(block: Block) -> int:

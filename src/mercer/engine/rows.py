@@ -46,6 +46,11 @@ class Rows(ABC):
             stop = min(start + size, last)
             yield start, stop, self.read(start, stop)
 
+    def some_tiles(self, index: IntArray, size: int) -> Iterator[FloatArray]:
+        """The given rows in tiles; a source that is read best in order reads through where they are many."""
+        for start in range(0, len(index), size):
+            yield self.take(index[start : start + size])
+
     def bounds(self) -> list[int]:
         """Where partitions begin and end."""
         return partition_bounds(self.n_rows)
@@ -164,6 +169,12 @@ class SomeRows(Rows):
     def read(self, start: int, stop: int) -> FloatArray:
         """Rows start..stop of these."""
         return self._rows.take(self._index[start:stop])
+
+    def tiles(self, first: int, last: int, size: int) -> Iterator[tuple[int, int, FloatArray]]:
+        """Rows first..last of these."""
+        starts = range(first, last, size)
+        for start, rows in zip(starts, self._rows.some_tiles(self._index[first:last], size), strict=True):
+            yield start, start + len(rows), rows
 
     def take(self, indices: IntArray) -> FloatArray:
         """The given rows of these."""

@@ -135,6 +135,23 @@ class SourceRows(Rows):
             stop = min(start + size, last)
             yield start, stop, self.of(piece, stop - start)
 
+    def some_tiles(self, index: IntArray, size: int) -> Iterator[FloatArray]:
+        """The given rows in tiles, in one stream if they are in order: each piece is read once."""
+        if len(index) <= size or np.any(np.diff(index) <= 0):
+            yield from super().some_tiles(index, size)
+            return
+        first, last = int(index[0]), int(index[-1]) + 1
+        waiting: list[FloatArray] = []
+        for start, stop, rows in self.tiles(first, last, size):
+            low, high = np.searchsorted(index, [start, stop])
+            waiting.append(rows[index[low:high] - start])
+            if sum(map(len, waiting)) >= size:
+                joined = np.concatenate(waiting)
+                waiting = [joined[size:]]
+                yield joined[:size]
+        if sum(map(len, waiting)):
+            yield np.concatenate(waiting)
+
     def shipped(self, where: Block) -> Rows:
         """A slice as a source of its own; of rows anywhere, copies."""
         if isinstance(where, slice) or self.source.has_inputs:

@@ -61,7 +61,7 @@ class Table(ABC):
     n_outputs: int
     has_given_tiles: bool = False  # whether tiles are blocks of rows that must be seen together
     counted: bool = True  # whether weights are numbers of equal rows: see ``weights``
-    is_array: bool = False  # whether any number of rows can be had without reading and joining tiles
+    is_array: bool = False  # whether any number of rows can be had at once, without joining tiles
 
     @abstractmethod
     def parts(self) -> Sequence[Part]:
@@ -98,7 +98,7 @@ class ArrayTable(Table):
         counts = weights.are_counts if isinstance(weights, SourceColumn) else are_counts(weights)
         self.counted = not self.relative and counts
         self.n_rows, self.n_features, self.dtype = self.rows.n_rows, self.rows.n_features, self.rows.dtype
-        self.is_array = isinstance(self.rows, ArrayRows)
+        self.is_array = isinstance(self.rows, ArrayRows | SourceRows)
         if self.coding is not None:
             self.n_outputs = self.coding.n_columns
         else:

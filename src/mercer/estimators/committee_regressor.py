@@ -10,7 +10,7 @@ from mercer._stored import Sometimes, stored
 from mercer._stored.checks import need
 from mercer._typing import FloatArray, IntArray
 from mercer._validation import Integral, Interval, Real, StrOptions, check_is_fitted, check_random_state, parameters
-from mercer.engine import ArrayTable, ConditionalStatistics
+from mercer.engine import ArrayTable, ConditionalStatistics, SourceRows
 from mercer.estimators.regression import KernelRegressor, check_one_spread
 from mercer.estimators.shell import BASIS_CONSTRAINTS, SummedOnBasis, make_executor, on_its_threads, read_rows
 from mercer.exceptions import JitterWarning, warn
@@ -43,7 +43,8 @@ class CommitteeRegressor(KernelRegressor, SummedOnBasis):
         B, the most rows of a block. 1 gives FITC.
     partition : {"random", "kmeans", "order"} or array (n,), default="random"
         How rows are divided into blocks: at random, by clusters (close rows share a block, so more of their correlation
-        is kept), in the order given, or by your own labels, which make blocks of any size.
+        is kept), in the order given, or by your own labels, which make blocks of any size. Rows of a scan are not
+        shuffled: "random" takes them in order, too, and "kmeans" is refused.
     noise : float, "auto", "gcv" or "loo", default="auto"
         λ, relative to the prior's variance. "auto" takes that of the exact process which a committee approximates, by
         its marginal likelihood on up to 1500 of the rows; "gcv" and "loo" as in ``ExactRegressor``. ``partial_fit``
@@ -284,7 +285,7 @@ class CommitteeRegressor(KernelRegressor, SummedOnBasis):
         blocks = make_blocks(
             self.partition, size, table, self.kernel_, noise=noise, random_state=random_state, executor=executor
         )
-        shuffled = isinstance(self.partition, str) and self.partition == "random" and blocks is not None
+        shuffled = self._shuffles and blocks is not None and not isinstance(table.rows, SourceRows)
         batch = Batch(table, blocks, noise, shuffled)
         new = replace(self._summary, intercept=bool(self.intercept)).plus(batch, executor)
         if new.statistics.n_singular > self._summary.statistics.n_singular:
@@ -300,6 +301,10 @@ class CommitteeRegressor(KernelRegressor, SummedOnBasis):
         self.labels_ = _joined(self.labels_, block_labels(blocks, table, noise))
         self._batches = (*self._batches, batch) if self.keep_rows else ()
         return batch
+
+    @property
+    def _shuffles(self) -> bool:
+        return isinstance(self.partition, str) and self.partition == "random"
 
     def _merge(self, other: Self) -> None:
         self._summary = replace(self._summary.merged(other._summary), intercept=bool(self.intercept))

@@ -23,7 +23,7 @@ class KernelParameter(BaseEstimator):
 
     def _validate_params(self) -> None:
         super()._validate_params()
-        if self._instead_of_noise and total_noise(self.kernel, 0.0) > 0:
+        if self._instead_of_noise and not isinstance(self.kernel, str) and total_noise(self.kernel, 0.0) > 0:
             name, instead = type(self).__name__, self._instead_of_noise
             raise ValueError(f"{name} has no noise: take White out of the kernel, and choose {instead}.")
 

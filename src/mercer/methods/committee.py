@@ -34,6 +34,7 @@ from mercer.engine import (
     Influences,
     Rows,
     SomeRows,
+    SourceRows,
     conditional_statistics,
     influences,
     nearest_points,
@@ -291,7 +292,12 @@ def make_blocks(
         raise ValueError(f"partition must be one of {names}, or an array of labels; got {partition!r}.")
     if block_size == 1:
         return None
-    if partition == "order":
+    if partition == "kmeans" and isinstance(table.rows, SourceRows):
+        raise ValueError(
+            "partition='kmeans' puts rows together that lie anywhere in the files of a scan: take 'order', and write "
+            "the rows in an order in which neighbours are close, or give an array."
+        )
+    if partition == "order" or isinstance(table.rows, SourceRows):
         return _in_order(used, block_size, table.n_rows)
     if partition == "random":
         return _at_random(used, block_size, random_state)

@@ -64,7 +64,7 @@ class Sample:
         index = sample_rows(used, size)
         some = table.subset(index)
         weights = np.ones(len(index)) if some.weights is None else some.weights
-        return cls(some.rows.read(0, some.n_rows), some.targets, weights, len(used))
+        return cls(some.rows.take(np.arange(some.n_rows)), some.targets, weights, len(used))
 
     def merged(self, other: Sample, size: int = SAMPLE) -> Sample:
         """A uniform sample of both sets of rows."""

@@ -7,6 +7,7 @@ from scipy.optimize import approx_fprime
 from mercer.compression.distance import DataDistance, FeatureDistance
 from mercer.compression.inner_products import InnerProducts
 from mercer.engine import Threads
+from mercer.engine import rows as engine_rows
 from mercer.engine.executors import threads
 from mercer.exceptions import NotPositiveDefiniteError
 from mercer.kernels import Function, Gaussian, Linear, Matern, Polynomial
@@ -71,13 +72,12 @@ def values_and_gradient(expansion, vectors, shift, executor):
 
 def test_neither_tiles_nor_threads_nor_an_offset_of_the_rows_matter(monkeypatch):
     from mercer.compression import inner_products
-    from mercer.engine import rows as module
 
     expansion, vectors, far = draw(Matern(2.0), 2, n=300), draw_vectors(), 1e4
     expected = values_and_gradient(expansion, vectors, 0.0, Threads(1))
     monkeypatch.setattr(inner_products, "_ONE_TILE", 0)
     monkeypatch.setattr(threads, "TILE_BYTES", 512)
-    monkeypatch.setattr(module, "_FEWEST_ROWS", 16)
+    monkeypatch.setattr(engine_rows, "_FEWEST_ROWS", 16)
     for shift in (0.0, far):
         found = values_and_gradient(expansion, vectors, shift, Threads(3))
         for a, b in zip(found, expected, strict=True):

@@ -9,7 +9,7 @@ from sklearn.base import clone
 import mercer
 from mercer import NystromClassifier, NystromRegressor
 from mercer.kernels import Gaussian
-from mercer.methods import nystrom
+from mercer.methods import frame
 from tests.oracles import assert_close_to_largest as assert_close
 from tests.oracles import each_intercept
 
@@ -93,7 +93,7 @@ def test_a_merged_model_is_solved_for(data, model):
 
 
 def test_plain_sums_are_whitened_once_and_remember_their_rounding(data, basis, monkeypatch):
-    monkeypatch.setattr(nystrom, "_LONG_PASS", 0.0)
+    monkeypatch.setattr(frame, "_LONG_PASS", 0.0)
     rows, targets, new, _ = data
     model = NystromRegressor(Gaussian(0.8), basis=basis, noise=0.1).fit(rows[:150], targets[:150])
     assert not model._whitened
@@ -109,7 +109,7 @@ def test_plain_sums_are_whitened_once_and_remember_their_rounding(data, basis, m
 
 
 def test_rows_go_from_plain_sums_that_were_whitened_on_a_basis_close_to_singular(monkeypatch):
-    monkeypatch.setattr(nystrom, "_LONG_PASS", 0.0)
+    monkeypatch.setattr(frame, "_LONG_PASS", 0.0)
     rng = np.random.default_rng(0)
     rows = rng.uniform(-2, 2, size=(2000, 2))
     targets = np.sin(2 * rows[:, 0]) + 0.1 * rng.normal(size=2000)

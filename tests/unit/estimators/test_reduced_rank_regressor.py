@@ -297,7 +297,7 @@ def test_verbose_shows_progress(data, monkeypatch, capsys):
 
     monkeypatch.setattr(progress, "time", Clock())
     rows, targets, _, _ = data
-    ReducedRankRegressor(n_basis=5, n_jobs=1, verbose=1).fit(rows, targets)
+    ReducedRankRegressor(n_basis=5, n_jobs=1, verbose=2).fit(rows, targets)
     assert "120 of 120 rows" in capsys.readouterr().err
 
 
