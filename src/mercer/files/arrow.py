@@ -70,10 +70,11 @@ def labels(column: Any) -> AnyArray:
 
 def first_null(column: Any) -> int | None:
     """Place of the first null, None if there is none; a category that is null counts."""
-    nulls = column.is_null() if column.null_count else None
-    if nulls is None:
+    if types.is_dictionary(column.type) and column.dictionary.null_count:
+        column = column.dictionary_decode()
+    if not column.null_count:
         return None
-    return int(np.argmax(nulls.to_numpy(zero_copy_only=False)))
+    return int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
 
 
 class ParquetFile:

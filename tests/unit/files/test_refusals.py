@@ -40,8 +40,9 @@ def test_the_first_wrong_value_is_named(value, column, use, tmp_path):
         source.take(np.array([742, 3]), ("rows", "labels", "weights"))
 
 
-def test_labels_that_are_missing(tmp_path):
-    path = written(tmp_path / "bad.parquet", x=np.arange(150.0), y=["a"] * 149 + [None])
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string())])
+def test_labels_that_are_missing(kind, tmp_path):
+    path = written(tmp_path / "bad.parquet", x=np.arange(150.0), y=pa.array(["a"] * 149 + [None]).cast(kind))
     with pytest.raises(ValueError, match=r"Input y contains a null \(row 149: .*row group 1, row 49 of it"):
         list(scan(path, target="y").pieces(0, 150, 50, ("labels",)))
 
