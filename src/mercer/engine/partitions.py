@@ -43,8 +43,12 @@ class Place(Chunk):
     def put(self, inputs: Sequence[Triple]) -> None:
         """Take what was read of each partition."""
         read = [self._read(triple, length) for triple, length in zip(inputs, self._lengths, strict=bool(inputs))]
-        piece = Piece.joined(read) if len(read) > 1 else (read or [Piece(np.empty((0, self.n_features)))])[0]
+        piece = Piece.joined(read) if len(read) > 1 else (read or [self._nothing()])[0]
         self.piece = piece if self._order is None else piece.part(self._order)
+
+    def _nothing(self) -> Piece:
+        labels = None if self.label_shape is None else np.empty((0, *self.label_shape))
+        return Piece(np.empty((0, self.n_features), self.dtype), labels, np.empty(0) if self.has_weights else None)
 
     def _read(self, triple: Triple, length: int) -> Piece:
         rows, labels, weights = triple

@@ -9,7 +9,7 @@ import pytest
 
 import mercer
 from mercer import CommitteeRegressor, NystromClassifier, NystromRegressor, OnlineRegressor
-from mercer.engine import Threads, given_executor, using
+from mercer.engine import Threads, as_source, given_executor, using
 from mercer.kernels import Gaussian
 from tests.clusters import chunked, cluster, unknown
 
@@ -78,6 +78,15 @@ def test_lists_of_delayed_partitions(client):
     model = make().fit(parts, targets)
     np.testing.assert_array_equal(model.coefficients_, make().fit(chunked(X, EVEN), chunked(Y, EVEN)).coefficients_)
     np.testing.assert_array_equal(model.predict(parts)[1].compute(), model.predict(X[300:600]))
+
+
+def test_rows_are_taken_in_the_order_of_their_numbers(client):
+    source = as_source(chunked(X, EVEN), chunked(np.column_stack([Y, W]), (450, 450)), W)
+    for index in (np.array([899, 3, 300, 3, 299]), np.empty(0, dtype=int)):
+        for given, expected in zip(
+            source.take(index, ("rows", "labels", "weights")), (X, np.column_stack([Y, W]), W), strict=True
+        ):
+            np.testing.assert_array_equal(given, expected[index])
 
 
 def test_frames_and_labels_of_any_type(client):
