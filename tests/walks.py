@@ -2,6 +2,7 @@
 
 import inspect
 from contextlib import nullcontext
+from functools import cache
 
 import numpy as np
 import pytest
@@ -86,6 +87,7 @@ def cut_off(kernel):
     return kernel
 
 
+@cache
 def still(cls):
     """The same class with other defaults, if it has such choices, and what others understand.
 

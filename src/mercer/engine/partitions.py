@@ -52,12 +52,7 @@ class Place(Chunk):
 
     def _read(self, triple: Triple, length: int) -> Piece:
         rows, labels, weights = triple
-        for each in triple:
-            if each is not None and np.shape(each)[0] != length:
-                raise ValueError(
-                    f"a partition that had {length} rows has {np.shape(each)[0]} now: what makes it must give the same "
-                    "rows each time. Call persist() on it, or write it to files."
-                )
+        _check_length(triple, length)
         return Piece(
             None if rows is None else _as_rows(rows, self.dtype, self._columns),
             None if labels is None else np.asarray(labels),
@@ -129,7 +124,7 @@ class DaskSource(Source):
                 for name, column in zip(ALL, columns, strict=True)
             )
             is_whole = isinstance(rows, slice) and _length(rows) == self._lengths[number]
-            found.append(triple if is_whole else submit(_some, triple, rows))
+            found.append(triple if is_whole else submit(_some, triple, rows, self._lengths[number]))
         return tuple(found)
 
     def with_features(self, names: tuple[str, ...]) -> DaskSource:
@@ -141,10 +136,6 @@ class DaskSource(Source):
         other = object.__new__(DaskSource)
         vars(other).update(vars(self) | {"columns": names, "feature_names": names})
         return other
-
-    def fingerprint(self) -> str:
-        """With the names of what makes the partitions."""
-        return f"{super().fingerprint()} {getattr(self._parts[0], 'key', '')} {self.bounds}"
 
     def _spread(self, where: Block) -> tuple[list[tuple[int, Block]], IntArray | None]:
         """Which rows of which partitions, and, where they are joined in another order, the places of the rows."""
@@ -264,11 +255,21 @@ def _length(rows: Block) -> int:
 # -------------------------------------------------------------------------------------------------------- tasks
 
 
+def _check_length(triple: Triple, n_rows: int) -> None:
+    for each in triple:
+        if each is not None and np.shape(each)[0] != n_rows:
+            raise ValueError(
+                f"a partition that had {n_rows} rows has {np.shape(each)[0]} now: what makes it must give the same "
+                "rows each time. Call persist() on it, or write it to files."
+            )
+
+
 def _together(triples: list[Triple]) -> list[Triple]:
     return triples
 
 
-def _some(triple: Triple, rows: Block) -> Triple:
+def _some(triple: Triple, rows: Block, n_rows: int) -> Triple:
+    _check_length(triple, n_rows)
     rows_, labels, weights = (
         None if each is None else each.iloc[rows] if hasattr(each, "iloc") else each[rows] for each in triple
     )

@@ -81,9 +81,9 @@ class Source(ABC):
         """The source with its features in this order."""
         raise ValueError(f"the features of {self!r} have no names.")
 
-    def fingerprint(self) -> str:
-        """What changes when the rows do, as far as that can be told without reading them."""
-        return f"{type(self).__name__} {self.n_rows} {self.n_features} {self.dtype}"
+    def fingerprint(self) -> dict[str, str]:
+        """What changes when the rows do, by names that an error can say, without reading the rows."""
+        return {"rows of X": f"{type(self).__name__}, ({self.n_rows}, {self.n_features}), {self.dtype}, {self.bounds}"}
 
     def label(self, row: int) -> str:
         """Where a row is, for messages."""
@@ -166,7 +166,7 @@ class SourceRows(Rows):
         """Hand them on."""
         self.source.put(inputs)
 
-    def fingerprint(self) -> str:
+    def fingerprint(self) -> dict[str, str]:
         """That of the source."""
         return self.source.fingerprint()
 
@@ -196,8 +196,8 @@ class SourceColumn(NDArrayOperatorsMixin):
             return (self.source.n_rows,)
         return (self.source.n_rows, *(self.source.label_shape or (1,)))
 
-    def of(self, piece: Piece, first: int = 0) -> AnyArray:
-        """The values of a piece, whose first row is this one."""
+    def of(self, piece: Piece, where: Block) -> AnyArray:
+        """The values of a piece, which has these rows."""
         if self.factors is not None:
             factors = self.factors[self.encoder.codes(piece.labels)]
             return np.asarray(factors if piece.weights is None else factors * piece.weights)
@@ -210,9 +210,9 @@ class SourceColumn(NDArrayOperatorsMixin):
             values = values.reshape(len(values), *self.shape[1:])
         values = values.astype(np.float64, copy=False)
         if not np.all(np.isfinite(values)):
-            row = first + int(np.flatnonzero(~np.isfinite(values).reshape(len(values), -1).all(axis=1))[0])
+            row = int(np.flatnonzero(~np.isfinite(values).reshape(len(values), -1).all(axis=1))[0])
             what = "y" if self.field == "labels" else "sample_weight"
-            raise ValueError(f"Input {what} contains NaN or infinity ({self.source.label(row)}).")
+            raise ValueError(f"Input {what} contains NaN or infinity ({self.source.label(number_in(where, row))}).")
         return values
 
     @property
@@ -230,8 +230,9 @@ class SourceColumn(NDArrayOperatorsMixin):
             start, stop, _ = where.indices(self.source.n_rows)
             if stop <= start:
                 return np.empty((0, *self.shape[1:]))
-            return self.of(_whole(self.source, start, stop, self.fields), start)
-        return self.of(self.source.take(np.asarray(where), self.fields))
+            return self.of(_whole(self.source, start, stop, self.fields), slice(start, stop))
+        index = np.asarray(where)
+        return self.of(self.source.take(index, self.fields), index)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:
         """All values."""
@@ -262,11 +263,11 @@ class Chunk(Source):
     def pieces(self, first: int, last: int, size: int, fields: tuple[Field, ...]) -> Iterator[Piece]:
         """Views of the arrays."""
         for start in range(first, last, size):
-            yield self._checked(self._given(fields).part(slice(start, min(start + size, last))), start)
+            yield self._checked(self._given(fields), slice(start, min(start + size, last)))
 
     def take(self, index: IntArray, fields: tuple[Field, ...]) -> Piece:
         """Copies of the given rows."""
-        return self._checked(self._given(fields).part(index), None)
+        return self._checked(self._given(fields), index)
 
     def shipped(self, where: slice) -> Source:
         """Views of the given rows."""
@@ -282,21 +283,26 @@ class Chunk(Source):
             raise ValueError("these rows are elsewhere.")
         return Piece(*(values if name in fields else None for name, values in zip(ALL, self.piece, strict=True)))
 
-    def _checked(self, piece: Piece, start: int | None) -> Piece:
+    def _checked(self, given: Piece, where: Block) -> Piece:
+        piece = given.part(where)
         if piece.rows is None:
             return piece
         rows = np.ascontiguousarray(piece.rows, dtype=self.dtype)
-        check_finite_rows(rows, start, self)
+        check_finite_rows(rows, where, self)
         return piece._replace(rows=rows)
 
 
-def check_finite_rows(rows: FloatArray, start: int | None, source: Source) -> None:
-    """Refuse NaN and infinity, by the place of the first row that has them."""
+def check_finite_rows(rows: FloatArray, where: Block, source: Source) -> None:
+    """Refuse NaN and infinity in some rows of a source, by the place of the first row that has them."""
     if np.all(np.isfinite(rows)):
         return
     row = int(np.flatnonzero(~np.isfinite(rows).all(axis=1))[0])
     column = int(np.flatnonzero(~np.isfinite(rows[row]))[0])
     names = source.feature_names
-    where = f"column {column}" if names is None else f"column {names[column]!r}"
-    place = where if start is None else f"{source.label(start + row)}, {where}"
-    raise ValueError(f"Input X contains NaN or infinity ({place}).")
+    title = f"column {column}" if names is None else f"column {names[column]!r}"
+    raise ValueError(f"Input X contains NaN or infinity ({source.label(number_in(where, row))}, {title}).")
+
+
+def number_in(where: Block, row: int) -> int:
+    """The number in a source of a row among some."""
+    return int(where.start + row if isinstance(where, slice) else where[row])

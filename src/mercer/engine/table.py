@@ -160,9 +160,8 @@ class ArrayTable(Table):
 
     def _columns(self, piece: Piece, where: Block) -> list[Any]:
         """Labels and weights of some rows: those read with them, or taken of arrays."""
-        first = where.start if isinstance(where, slice) else 0
         return [
-            None if each is None else each.of(piece, first) if self._is_beside(each) else each[where]
+            None if each is None else each.of(piece, where) if self._is_beside(each) else each[where]
             for each in self._numbers
         ]
 

@@ -164,7 +164,7 @@ class OnlineMachine(MappedRows, Mergeable):
         make_executor(self)  # which refuses n_jobs=0 before anything is learned
         learner, first = self._with_length_scale(self._next_learner(), table)
         learner, new = learn_table(learner, table, record=self.record, verbose=self.verbose)
-        self._state.history.extend(map(tuple, new))
+        self._state.history.extend((each.n_seen, each.n_functions, each.error) for each in new)
         self._state = State(learner, self._state.history, first)
 
     def _with_length_scale(

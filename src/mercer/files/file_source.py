@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import closing
@@ -95,9 +94,10 @@ class FileSource(Source):
         part.bounds = (0, part.n_rows)
         return part
 
-    def fingerprint(self) -> str:
-        """Of paths, sizes and times of the files, and of what is read of them."""
-        return hashlib.sha256(repr((self.stamps, self._first, self.n_rows, self._schema())).encode()).hexdigest()
+    def fingerprint(self) -> dict[str, str]:
+        """Sizes and times of the files, by their paths, and what is read of them."""
+        files = {str(stamp.path): str(stamp) for stamp in self.stamps}
+        return {**files, "rows of X": str((self._first, self.n_rows, self._schema()))}
 
     def label(self, row: int) -> str:
         """File and place of a row."""
@@ -115,7 +115,7 @@ class FileSource(Source):
     def _checked(self, piece: Piece, first: int) -> Piece:
         """Refuse NaN and infinity, of rows that follow the first one in the files."""
         if piece.rows is not None:
-            check_finite_rows(piece.rows, first - self._first, self)
+            check_finite_rows(piece.rows, slice(first - self._first, None), self)
         for name, values in (("y", piece.labels), ("sample_weight", piece.weights)):
             if values is not None and values.dtype.kind == "f" and not np.all(np.isfinite(values)):
                 row = int(np.flatnonzero(~np.isfinite(values).reshape(len(values), -1).all(axis=1))[0])

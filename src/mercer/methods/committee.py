@@ -294,7 +294,7 @@ def make_blocks(
         return None
     if partition == "kmeans" and isinstance(table.rows, SourceRows):
         raise ValueError(
-            "partition='kmeans' puts rows together that lie anywhere in the files of a scan: take 'order', and write "
+            "partition='kmeans' puts rows together that lie anywhere in files or partitions: take 'order', and write "
             "the rows in an order in which neighbours are close, or give an array."
         )
     if partition == "order" or isinstance(table.rows, SourceRows):

@@ -74,7 +74,7 @@ def test_a_committee_takes_rows_of_files_in_order(source):
     expected = CommitteeRegressor(Gaussian(), partition="order", **options).fit(X, Y)
     np.testing.assert_allclose(model.predict(source), expected.predict(X), rtol=0, atol=1e-9)
     assert model.calibration_ == pytest.approx(expected.calibration_, rel=1e-6)
-    with pytest.raises(ValueError, match="partition='kmeans' puts rows together that lie anywhere in the files"):
+    with pytest.raises(ValueError, match="partition='kmeans' puts rows together that lie anywhere in files"):
         CommitteeRegressor(partition="kmeans", **options).fit(source)
 
 

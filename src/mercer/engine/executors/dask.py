@@ -23,6 +23,7 @@ from distributed import Client, LocalCluster, as_completed, futures_of, get_clie
 from distributed.scheduler import KilledWorker
 
 from mercer._typing import AnyArray
+from mercer.engine.checkpoint import record_of
 from mercer.engine.executors.threads import blas_threads, make_plan
 from mercer.engine.passes import Pass, Result, RowPass, Scratch, State, Tile, given_executor
 from mercer.engine.progress import Progress
@@ -204,11 +205,23 @@ class Dask:
         self.client, self.verbose = client, verbose
 
     def reduce(self, work: Pass[State, Result], table: Table) -> Result:
-        """Sum over all rows: each partition on its own, merged by a tree; only the sum comes back."""
+        """Sum over all rows: each partition on its own, merged by a tree; only the sum comes back.
+
+        A checkpoint keeps sums that are whole.
+        """
+        record, n_parts = record_of(work, table), len(table.parts())
+        if record is None:
+            return work.finish(self._sum(work, table))
+        if record.n_done < n_parts:
+            with record:
+                record.keep(self._sum(work, table), n_parts, is_last=True)
+        return work.finish(record.state)
+
+    def _sum(self, work: Pass[State, Any], table: Table) -> State:
         known, size, parts = broadcast(work), make_plan(work, table, 1).tile, table.parts()
         sums = [submit(_sum, known, cloudpickle.dumps(part), size, list(part.inputs)) for part in parts]
-        (state,) = self._gather([tree_reduce(_merge, known, sums)], work, parts, sums)
-        return work.finish(state)
+        state: State = self._gather([tree_reduce(_merge, known, sums)], work, parts, sums)[0]
+        return state
 
     def map(self, work: RowPass, table: Table) -> AnyArray:
         """Compute something of every row."""
@@ -220,11 +233,11 @@ class Dask:
         """Results of the wanted tasks; with ``verbose``, say which parts are done, and keep none of them for that."""
         if not self.verbose:
             return gather(wanted, self.client)
-        progress = Progress(work.name, sum(part.n_rows for part in parts))
+        progress = Progress(work.name, sum(part.n_rows for part in parts), verbose=self.verbose)
         rows = {task.key: part.n_rows for task, part in zip(tasks, parts, strict=True)}
-        with _running(self.client, [*wanted, *tasks]) as futures:
+        with progress as advance, _running(self.client, [*wanted, *tasks]) as futures:
             for done in as_completed([futures.pop() for _ in tasks]):
-                progress.advance(rows[done.key])
+                advance(rows[done.key])
             return list(self.client.gather(futures))
 
 

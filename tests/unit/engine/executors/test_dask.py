@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import mercer
-from mercer import CommitteeRegressor, NystromClassifier, NystromRegressor, OnlineRegressor
+from mercer import CommitteeRegressor, NystromClassifier, NystromRegressor, OnlineRegressor, checkpoint
 from mercer.engine import Threads, as_source, given_executor, using
 from mercer.kernels import Gaussian
 from tests.clusters import chunked, cluster, unknown
@@ -17,6 +17,7 @@ dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 da = pytest.importorskip("dask.array")
 dd = pytest.importorskip("dask.dataframe")
+Dask = pytest.importorskip("mercer.engine.executors.dask").Dask
 pd = pytest.importorskip("pandas")
 
 pytestmark = [
@@ -124,9 +125,8 @@ def test_sequential_learners_see_rows_in_their_order(client):
     np.testing.assert_allclose(model.predict(X), expected.predict(X), rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("partition", ["kmeans", "order"])
-def test_blocks_of_a_committee_are_gathered_from_where_they_are(client, partition):
-    options = {"n_basis": 20, "noise": 0.1, "random_state": 0, "block_size": 70, "partition": partition}
+def test_blocks_of_a_committee_are_gathered_from_where_they_are(client):
+    options = {"n_basis": 20, "noise": 0.1, "random_state": 0, "block_size": 70, "partition": "order"}
     model = CommitteeRegressor(Gaussian(1.5), **options).fit(chunked(X, EVEN), chunked(Y, EVEN))
     expected = CommitteeRegressor(Gaussian(1.5), **options).fit(X, Y)
     np.testing.assert_allclose(model.predict(X), expected.predict(X), rtol=0, atol=1e-9)
@@ -250,6 +250,12 @@ def test_progress_counts_the_rows_of_each_pass(client, monkeypatch):
             self.pass_ = {"task": task, "total": total, "done": 0}
             told.append(self.pass_)
 
+        def __enter__(self):
+            return self.advance
+
+        def __exit__(self, *_):
+            pass
+
         def advance(self, rows):
             self.pass_["done"] += rows
 
@@ -311,3 +317,27 @@ def test_a_killed_worker_changes_no_bit():
     assert killed
     np.testing.assert_array_equal(model.coefficients_, expected.coefficients_)
     np.testing.assert_array_equal(model.statistics_.sums, expected.statistics_.sums)
+
+
+def test_a_checkpoint_keeps_the_sums_of_a_cluster(client, tmp_path, monkeypatch):
+    asked, last, whole = [], 0, Dask._sum
+
+    def counted(self, work, table):
+        asked.append(work.name)
+        if len(asked) == last:
+            raise KeyboardInterrupt
+        return whole(self, work, table)
+
+    monkeypatch.setattr("mercer.engine.checkpoint._DISK", 1e30)  # all is worth keeping
+    monkeypatch.setattr(Dask, "_sum", counted)
+    expected, n_sums = make().fit(chunked(X, EVEN), chunked(Y, EVEN)), len(asked)
+    assert n_sums > 1
+    last = 2 * n_sums  # of the next fit, too
+    with pytest.raises(KeyboardInterrupt), checkpoint(tmp_path):
+        make().fit(chunked(X, EVEN), chunked(Y, EVEN))
+    last = 0
+    asked.clear()
+    with checkpoint(tmp_path):
+        again = make().fit(chunked(X, EVEN), chunked(Y, EVEN))
+    assert len(asked) == 1
+    np.testing.assert_array_equal(again.coefficients_, expected.coefficients_)
