@@ -26,7 +26,7 @@ def _crossing(rounds: int) -> str:
     header = ["m", "1 row", *(f"m/{round(1 / share)}" for share in SHARES[1:])]
     return format_table(header, rows) + (
         "\n\nTimes as long that a new factor takes, with the weights and the root of the variance, as the update for\n"
-        "so many rows; the update is used up to m/8."
+        "so many rows; the update is used up to m/16."
     )
 
 

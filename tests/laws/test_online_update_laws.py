@@ -10,11 +10,20 @@ from hypothesis import strategies as st
 
 from mercer import NystromClassifier, NystromRegressor
 from mercer.kernels import Gaussian, Matern
+from mercer.methods import online_update
 
 pytestmark = pytest.mark.filterwarnings("ignore::mercer.exceptions.GeneralisationWarning")
 
 KERNELS = st.sampled_from([Gaussian(0.8), Matern(1.5, nu=1.5), Gaussian(2.0, amplitude=3.0)])
 M = 40
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _followed_by_small_bases():
+    """A few rows are followed on these bases, too, where a new factor would be made in less time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(online_update, "_CROSSING", 1 / 8)
+        yield
 
 
 @st.composite

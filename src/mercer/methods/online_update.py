@@ -32,7 +32,7 @@ from mercer.engine import ArrayTable, NormalStatistics
 from mercer.solvers.ridge import RidgeProblem, RidgeSolution
 
 # Rows, as a share of the basis, up to which the update is faster than a new factor (``benchmarks/online_update.py``).
-_CROSSING = 1 / 8
+_CROSSING = 1 / 16
 # Rows that may come and go, as a share of those solved for, until the factor is made anew and the model judged again:
 # rows that are left out are looked at then alone, at the price of some 2000·m² operations.
 _RENEWED = 0.5

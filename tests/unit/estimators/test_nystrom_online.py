@@ -9,9 +9,17 @@ from sklearn.base import clone
 import mercer
 from mercer import NystromClassifier, NystromRegressor
 from mercer.kernels import Gaussian
-from mercer.methods import frame
+from mercer.methods import frame, online_update
 from tests.oracles import assert_close_to_largest as assert_close
 from tests.oracles import each_intercept
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _followed_by_small_bases():
+    """A few rows are followed on these bases, too, where a new factor would be made in less time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(online_update, "_CROSSING", 1 / 8)
+        yield
 
 
 @pytest.fixture

@@ -104,13 +104,13 @@ def test_a_root_that_has_drifted_or_a_singular_system_is_refused(rng):
 
 
 def test_few_rows_are_admitted_until_half_have_changed(rng):
-    changes = Changes.since(np.eye(80), NOISE, 30)
+    changes = Changes.since(np.eye(160), NOISE, 30)
     assert changes.admit(10)
     assert not changes.admit(11)
-    five = rng.normal(size=(5, 80))
+    five = rng.normal(size=(5, 160))
     pending = changes.plus(five).minus(five)
     assert not pending.admit(1)
     solved = replace(pending, added=(), removed=())
     assert solved.admit(5)
     assert not solved.admit(6)
-    assert not Changes.since(np.eye(80), 0.0, 30).admit(1)
+    assert not Changes.since(np.eye(160), 0.0, 30).admit(1)
